@@ -1,5 +1,7 @@
 #include "error.h"
 
+#include "interrupt.h"
+
 namespace torch_opencl {
 
 const char* message_of(const rust::Error& error) {
@@ -23,6 +25,8 @@ void raise(const rust::Error& error) {
       C10_THROW_ERROR(IndexError, message);
     case 'N':
       C10_THROW_ERROR(NotImplementedError, message);
+    case 'S':
+      rethrow_interrupt();
     case 'D':
       throw NoFloat64({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, message);
     default:

@@ -7,6 +7,7 @@
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
+#include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <stdexcept>
 
@@ -29,11 +30,14 @@ at::Scalar scalar(const Scalar& value, const at::Tensor& like) {
   return value.real;
 }
 
-// Calls ATen as CPU kernels are called: below autograd, and with autocast disabled.
+// Calls ATen as CPU kernels are called: below autograd, and with autocast disabled. Profilers and modes see the op that
+// is computed, once, and not this call for it, nor those that measure which library is the fastest.
 template <class Call>
 void below_autograd(Call&& call) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const c10::impl::ExcludeDispatchKeyGuard no_modes(c10::python_ks);
+  const at::DisableRecordFunctionGuard no_profiler;
   try {
     call();
   } catch (const c10::Error& error) {

@@ -8,6 +8,7 @@
 #include "allocator.h"
 #include "bridge.h"
 #include "error.h"
+#include "interrupt.h"
 
 namespace torch_opencl {
 namespace {
@@ -93,7 +94,8 @@ class Allocator final : public c10::Allocator {
     try {
       void* const data = blocks().add(device_of_thread, size);
       return {data, data, &free_mapped, c10::Device(c10::DeviceType::CPU)};
-    } catch (const rust::Error&) {
+    } catch (const rust::Error& error) {
+      if (is_interrupt(error)) raise(error);
       return host_allocator()->allocate(size); // the device has no more memory, the host may have
     }
   }

@@ -190,6 +190,7 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("kernel_cache_info() -> str", [] { return to_string(bridge::kernel_cache_json()); });
   m.def("wait_for_builds(float seconds) -> int", [](double seconds) { return bridge::wait_for_builds(seconds); });
   m.def("set_eager_builds(bool on) -> ()", [](bool on) { bridge::set_eager_builds(on); });
+  m.def("show_progress(bool on) -> ()", [](bool on) { bridge::show_progress(on); });
   m.def("bundle_path() -> str", [] { return to_string(bridge::bundle_path()); });
   m.def("bundle_identity(int device) -> str", [](int64_t device) {
     return to_string(checked([&] { return bridge::bundle_identity(device_index(device)); }));
@@ -220,6 +221,8 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("struct_mismatches(int device) -> str", [](int64_t device) {
     return to_string(checked([&] { return bridge::struct_mismatches(device_index(device)); }));
   });
+  m.def("run_signal_handlers() -> ()");
+  m.def("watch_signals(bool on) -> ()", [](bool on) { bridge::watch_signals(on); });
   m.def("sync_debug_mode() -> int", [] { return static_cast<int64_t>(bridge::sync_debug_mode()); });
   m.def("set_sync_debug_mode(int mode) -> ()", [](int64_t mode) {
     checked([&] { bridge::set_sync_debug_mode(std::in_range<int32_t>(mode) ? static_cast<int32_t>(mode) : -1); });

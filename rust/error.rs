@@ -46,6 +46,8 @@ pub enum Error {
     Invalid(String),
     /// The process was forked after OpenCL had been initialised.
     Forked,
+    /// The handler of a signal raised while the host waited: the exception is Python's.
+    Interrupted,
 }
 
 impl Error {
@@ -56,6 +58,7 @@ impl Error {
             Self::Index(_) => 'I',
             Self::Unsupported(_) => 'N',
             Self::NoFloat64 { .. } => 'D',
+            Self::Interrupted => 'S',
             Self::OpenCl { .. } | Self::NoDevice(_) | Self::Build { .. } | Self::Invalid(_) | Self::Forked => 'R',
         }
     }
@@ -79,6 +82,7 @@ impl Error {
             | Self::Index(text)
             | Self::Unsupported(text)
             | Self::Invalid(text) => text.clone(),
+            Self::Interrupted => "OpenCL: the handler of a signal raised while the host waited".to_owned(),
             Self::Forked => {
                 "Cannot use OpenCL in a forked subprocess: the driver's threads and queues stay in the parent. \
                              To use OpenCL with multiprocessing, use the 'spawn' start method."

@@ -60,8 +60,9 @@ fn new_tensor(args: &[*mut PyObject]) -> Result<*mut PyObject, Raised> {
     let (dtype, device) = (integer(*dtype)? as c_int, integer(*device)? as c_int);
     // SAFETY: `bind` was given the address of a function of this type.
     let function = unsafe { std::mem::transmute::<usize, NewTensor>(address) };
+    // A signal handler may have raised while the call waited for memory.
     // SAFETY: the arrays have as many numbers as is said.
-    Ok(unsafe { function(device, dtype, sizes.as_ptr(), strides.as_ptr(), count) })
+    check(unsafe { function(device, dtype, sizes.as_ptr(), strides.as_ptr(), count) })
 }
 
 unsafe extern "C" fn entry(_: *mut PyObject, args: *mut *mut PyObject, count: Py_ssize_t) -> *mut PyObject {

@@ -15,6 +15,8 @@ use pyo3_ffi::*;
 /// Most tensors, and most tensors and numbers, of a launch: the library refuses more than a kernel may have.
 const MOST_BUFFERS: usize = 60;
 const MOST_VALUES: usize = 64;
+/// Status of a launch during which a signal handler raised: its exception is set.
+const INTERRUPTED: c_int = 3;
 /// Bytes of an error's message.
 const MESSAGE: usize = 4096;
 
@@ -129,6 +131,9 @@ fn launch(args: &[*mut PyObject]) -> Result<(), Raised> {
     };
     if status == 0 {
         return Ok(());
+    }
+    if status == INTERRUPTED {
+        check(())?;
     }
     let text = message.split(|byte| *byte == 0).next().unwrap_or_default();
     Err(raise(if status == 2 { index_error } else { runtime_error }, &String::from_utf8_lossy(text)))

@@ -2,8 +2,8 @@
 
 A buffer of OpenCL 1.2 has no address, and a tensor may start anywhere in it. A kernel is therefore given other
 parameters than its author wrote: its buffers, those that it writes first, and one struct of 64-bit values, the offsets
-of these buffers and the scalars. Behind its opening brace stand the author's parameters as variables. Lines keep their
-numbers.
+of these buffers and the scalars. After its opening brace stand the author's parameters as variables. `#line` directives
+and spaces keep the lines and columns of the author's text in the compiler's messages.
 """
 
 import contextlib
@@ -185,7 +185,7 @@ def program_text(
         constants: macros to define.
 
     Returns:
-        OpenCL C; lines of the source have their own numbers in the compiler's messages.
+        OpenCL C; the compiler's messages have the lines and columns of the source, under the kernel's name.
     """
     types = {STORAGE[dtype][0] for dtype in dtypes.values()} | {parameter.type for parameter in signature.parameters}
     is_double = not types.isdisjoint({"double", "double2"})
@@ -199,8 +199,8 @@ def program_text(
     # All kernels of the source: OpenCL C has no parameters of size_t.
     for other in _signatures(source, tuple(dtypes)):
         lines.append(_packed(other))
-        text = _rewritten(text, other, dtypes)
-    return "\n".join([*lines, f'#line 1 "{signature.name}"', text, ""])
+        text = _rewritten(source, text, other, signature.name, dtypes)
+    return "\n".join([*lines, _line(source, 0, signature.name), text, ""])
 
 
 def _packed(signature: Signature) -> str:
@@ -209,8 +209,11 @@ def _packed(signature: Signature) -> str:
     return f"typedef struct {{ long {', '.join(f'v{i}' for i in range(count))}; }} {signature.name}_packed_;"
 
 
-def _rewritten(source: str, signature: Signature, dtypes: Mapping[str, torch.dtype]) -> str:
-    """The source with the parameters that a kernel is given in place of those that its author wrote."""
+def _rewritten(source: str, text: str, signature: Signature, name: str, dtypes: Mapping[str, torch.dtype]) -> str:
+    """The text with the parameters that a kernel is given in place of those that its author wrote.
+
+    What precedes the end of this kernel's parameters in the text is that of the source, ``name`` its name in messages.
+    """
     buffers, scalars = signature.buffers(), signature.scalars()
     head = [f"__global uchar *{parameter.name}_buffer_" for parameter in buffers]
     unpacked = ""
@@ -222,11 +225,35 @@ def _rewritten(source: str, signature: Signature, dtypes: Mapping[str, torch.dty
         unpacked += (
             f" const {parameter.type} {parameter.name} = {_UNPACK.get(work, f'({work})packed_.v{i}').format(i)};"
         )
-    # As many lines as the author's parameter list has, so that the lines of compiler messages stay right.
-    breaks = "\n" * source.count("\n", signature.opening, signature.closing)
-    written = ", ".join([*head, f"const {signature.name}_packed_ packed_"]) + breaks
-    rest = source[signature.closing : signature.brace] + unpacked + source[signature.brace :]
-    return source[: signature.opening] + written + rest
+    written = ", ".join([*head, f"const {signature.name}_packed_ packed_"])
+    pieces = (text[: signature.opening], text[signature.closing : signature.brace], text[signature.brace :])
+    if _is_in_directive(source, signature.opening):
+        return written.join(pieces[:2]) + unpacked + pieces[2]
+    after_parameters, after_brace = (
+        f"\n{_line(source, position, name)}\n{_indent(source, position)}"
+        for position in (signature.closing, signature.brace)
+    )
+    return pieces[0] + written + after_parameters + pieces[1] + unpacked + after_brace + pieces[2]
+
+
+def _line(source: str, position: int, name: str) -> str:
+    """The directive after which the compiler's messages have the line of a position."""
+    number = source.count("\n", 0, position) + 1
+    return f'#line {number} "{name}"'
+
+
+def _indent(source: str, position: int) -> str:
+    """As much space as the bytes before a position of a line, which compilers count as columns."""
+    start = source.rfind("\n", 0, position) + 1
+    return " " * len(source[start:position].encode())
+
+
+def _is_in_directive(source: str, position: int) -> bool:
+    """Whether a position is in a directive, a macro say, which ends with its line."""
+    start = source.rfind("\n", 0, position) + 1
+    while source[:start].endswith("\\\n"):
+        start = source.rfind("\n", 0, start - 1) + 1
+    return source[start:].lstrip(" \t").startswith("#")
 
 
 _UNPACK = {

@@ -1,8 +1,65 @@
 """Shows on standard error how far something is that takes long."""
 
+import contextlib
 import importlib
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+
+# Seconds between two updates of a bar that follows work.
+_INTERVAL = 0.5
+
+
+@contextlib.contextmanager
+def following(count: Callable[[], tuple[int, int]], what: str, units: str) -> Iterator[None]:
+    """Show how far the work is that the context does, until it ends.
+
+    Args:
+        count: returns how many units are done, and how many of all are known; called by another thread.
+        what: what is being done, such as ``"OpenCL kernels"``.
+        units: what is counted, such as ``"programs"``.
+
+    Yields:
+        Nothing.
+    """
+    ended = threading.Event()
+
+    def follow() -> None:
+        while not ended.wait(_INTERVAL):
+            show(*count())
+
+    show, close = _growing_bar(what, units)
+    thread = threading.Thread(target=follow, name="torch-opencl-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        show(*count())
+        close()
+
+
+def _growing_bar(what: str, units: str) -> tuple[Callable[[int, int], None], Callable[[], None]]:
+    """Return a function that shows how many units of how many are done, and one that ends the bar."""
+    try:
+        tqdm = importlib.import_module("tqdm").tqdm
+    except ImportError:
+        last: list[tuple[int, int]] = []
+
+        def print_line(done: int, total: int) -> None:
+            if [(done, total)] != last:
+                last[:] = [(done, total)]
+                print(f"{what}: {done} of {total} {units}", file=sys.stderr)
+
+        return print_line, lambda: None
+    bar = tqdm(total=0, desc=what, unit=units.removesuffix("s"))
+
+    def show(done: int, total: int) -> None:
+        bar.n, bar.total = done, total
+        bar.refresh()
+
+    return show, bar.close
 
 
 def progress_bar(total: int, what: str, units: str) -> Callable[[int], None]:

@@ -1,13 +1,14 @@
 """Builds the kernels that a function uses before they are needed."""
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from torch_opencl._lazy import _lazy_init, device_count
 from torch_opencl._load import native
-from torch_opencl._progress import progress_bar
+from torch_opencl._progress import following
 from torch_opencl.diagnostics import kernel_cache_info
 
 __all__ = ["WarmupStatistics", "warmup"]
@@ -51,8 +52,8 @@ def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kw
         function: what to warm up: a model, or a function that does a training step. It is called two to
             five times, with all its effects: weights are trained, random numbers are drawn.
         *args: its arguments.
-        progress: whether to show on standard error how far it is: a bar of tqdm where that is installed,
-            else lines of text.
+        progress: whether to show on standard error how far it is, from the first call to the last: a bar of tqdm
+            where that is installed, else lines of text.
         **kwargs: its named arguments.
 
     Returns:
@@ -67,17 +68,17 @@ def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kw
     calls = 0
     native().set_eager_builds(True)
     try:
-        while calls < _MOST_CALLS:
-            function(*args, **kwargs)
-            calls += 1
-            for index in filter(native().is_initialized, range(device_count())):
-                native().synchronize(index)
-            pending = kernel_cache_info()["pending"]
-            # The call after the last build has drivers do what they put off until a kernel is launched.
-            if pending:
-                _wait(pending, progress)
-            elif calls > 1:
-                break
+        with _progress(before) if progress else contextlib.nullcontext():
+            while calls < _MOST_CALLS:
+                function(*args, **kwargs)
+                calls += 1
+                for index in filter(native().is_initialized, range(device_count())):
+                    native().synchronize(index)
+                # The call after the last build has drivers do what they put off until a kernel is launched.
+                if not kernel_cache_info()["pending"] and calls > 1:
+                    break
+                while native().wait_for_builds(_INTERVAL) > 0:
+                    pass
     finally:
         native().set_eager_builds(False)
     after = kernel_cache_info()
@@ -91,9 +92,18 @@ def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kw
     )
 
 
-def _wait(pending: int, progress: bool) -> None:
-    """Wait until no program is being built in the background."""
-    show = progress_bar(pending, "OpenCL kernels", "programs") if progress else lambda left: None
-    while (left := native().wait_for_builds(_INTERVAL)) > 0:
-        show(left)
-    show(0)
+@contextlib.contextmanager
+def _progress(before: dict[str, Any]) -> Iterator[None]:
+    """Show the programs that are built in the context, also those that the function itself waits for."""
+
+    def count() -> tuple[int, int]:
+        info = kernel_cache_info()
+        done = info["compiled"] + info["loaded"] - before["compiled"] - before["loaded"]
+        return done, done + info["pending"]
+
+    native().show_progress(False)
+    try:
+        with following(count, "OpenCL kernels", "programs"):
+            yield
+    finally:
+        native().show_progress(True)

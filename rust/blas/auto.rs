@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{host, Library, Matmul, MatmulSize};
+use crate::cl::{Deferred, Untraced};
 use crate::error::Result;
 use crate::kernels::{is_ahead_of_time, DType, DiskEntry, Family, Switch};
 use crate::ops::tuning::Tuning;
@@ -92,6 +93,10 @@ pub fn library(matmul: &Matmul<'_>) -> Result<Library> {
     if matmul.adds_in_place() {
         return Ok(Library::OpenCl);
     }
+    // A signal may end this wait, and not the measurement, which holds a lock.
+    current_stream(device.index)?.synchronize()?;
+    let _deferred = Deferred::new();
+    let _untraced = Untraced::begin();
     let _measuring = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(library) = known(&class) {
         return Ok(library);

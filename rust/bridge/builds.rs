@@ -1,20 +1,30 @@
-//! A small part of the bridge: programs that are built in the background, and warnings about them.
+//! A small part of the bridge: programs that are built in the background, warnings about them, and signals.
 
 use std::time::Duration;
 
-use crate::kernels::{self, set_eager_builds};
+use crate::cl;
+use crate::kernels::{self, set_eager_builds, show_progress};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 pub mod ffi {
     extern "Rust" {
         fn wait_for_builds(seconds: f64) -> i64;
         fn set_eager_builds(on: bool);
+        fn watch_signals(on: bool);
+        fn show_progress(on: bool);
     }
 
     unsafe extern "C++" {
         include!("warning.h");
         fn warn(message: &str);
+        include!("interrupt.h");
+        fn run_signal_handlers() -> bool;
     }
+}
+
+/// Lets Python run the handlers of signals while its main thread waits, or ends that.
+pub fn watch_signals(on: bool) {
+    cl::watch_signals(on.then_some(ffi::run_signal_handlers as cl::RunHandlers));
 }
 
 /// Waits for specialised programs that are being built; returns how many are left after `seconds`.

@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_void, CString};
 
 use super::device::stream_handle;
 use super::interop::{native_buffer, native_context, native_device};
-use crate::cl::Grid;
+use crate::cl::{Deferred, Grid, Start};
 use crate::error::{Error, Result};
 use crate::runtime::{current_stream, device, device_of_address};
 
@@ -176,8 +176,12 @@ pub unsafe extern "C" fn torch_opencl_enqueue_kernel(
         let local = (!local.is_null()).then(|| unsafe { std::slice::from_raw_parts(local, count) });
         let (stream, context) = (current_stream(index)?, &device(index)?.state()?.context);
         let grid = Grid { first: None, global: sizes, local };
+        let queue = stream.queue(context)?;
+        // Its callers take no exception.
+        let _deferred = Deferred::new();
+        queue.make_room(Start::Now)?;
         // SAFETY: as above.
-        unsafe { stream.queue(context)?.launch_native(kernel as usize, &grid) }
+        unsafe { queue.launch_native(kernel as usize, &grid) }
     };
     status(launch())
 }

@@ -6,7 +6,7 @@ use serde_json::{json, Value};
 
 use super::builds::ffi::warn;
 use super::graph::is_capturing;
-use crate::cl::DeviceInfo;
+use crate::cl::{Deferred, DeviceInfo};
 use crate::error::Result;
 use crate::kernels;
 use crate::runtime::{self, device, DeviceClass, POOL_STREAMS};
@@ -117,7 +117,9 @@ pub fn synchronize_stream(index: i32, stream: i64) -> Result<()> {
 
 /// Waits for every device that has been used, and stops background work: the process is about to end.
 pub fn finish_all() -> Result<()> {
+    let _deferred = Deferred::new();
     kernels::stop_building();
+    kernels::end_progress();
     let synchronized =
         runtime::devices()?.iter().filter_map(|device| device.initialised()).try_for_each(|state| state.synchronize());
     kernels::leave_driver_cache();
@@ -164,6 +166,7 @@ pub fn check_environment() -> Result<()> {
     kernels::check_cache_folder()?;
     kernels::Specialisation::from_environment()?;
     kernels::check_bundle()?;
+    kernels::check_progress()?;
     kernels::warn_with(warn);
     // A folder that cannot be used is reported here, in the user's own thread.
     kernels::cache_folder();

@@ -1,6 +1,6 @@
 //! A context holds what one device owns: buffers, programs and queues.
 
-use opencl3::device::Device;
+use opencl3::device::{Device, CL_DEVICE_TYPE_CPU};
 use opencl3::types::cl_context;
 
 use super::{check, shared, DeviceId};
@@ -12,6 +12,7 @@ pub struct Context {
     pub(super) handle: cl_context,
     device: DeviceId,
     shares_memory: bool,
+    is_cpu: bool,
     /// Releases the handle.
     _owner: opencl3::context::Context,
 }
@@ -24,8 +25,10 @@ unsafe impl Sync for Context {}
 impl Context {
     /// Creates a context on one device.
     pub fn new(device: DeviceId) -> Result<Self> {
-        let owner = check("clCreateContext", opencl3::context::Context::from_device(&Device::new(device.0)))?;
-        let mut context = Self { handle: owner.get(), device, shares_memory: false, _owner: owner };
+        let driver_device = Device::new(device.0);
+        let owner = check("clCreateContext", opencl3::context::Context::from_device(&driver_device))?;
+        let is_cpu = driver_device.dev_type().is_ok_and(|kind| kind & CL_DEVICE_TYPE_CPU != 0);
+        let mut context = Self { handle: owner.get(), device, shares_memory: false, is_cpu, _owner: owner };
         context.shares_memory = shared::is_offered(&context);
         Ok(context)
     }
@@ -33,6 +36,11 @@ impl Context {
     /// The device of the context.
     pub fn device(&self) -> DeviceId {
         self.device
+    }
+
+    /// Returns true if the device is a CPU: its queues bound the time that enqueued work takes.
+    pub(super) fn is_cpu(&self) -> bool {
+        self.is_cpu
     }
 
     /// The `cl_context`, for interoperation with other OpenCL code.

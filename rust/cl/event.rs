@@ -1,12 +1,17 @@
 //! Completion of commands.
 
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use opencl3::event::{
-    get_event_info, get_event_profiling_info, release_event, wait_for_events, CL_COMPLETE,
+    get_event_info, get_event_profiling_info, release_event, set_event_callback, wait_for_events, CL_COMPLETE,
     CL_EVENT_COMMAND_EXECUTION_STATUS, CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START,
 };
 use opencl3::types::cl_event;
 
 use super::check;
+use super::interrupt::{is_possible, Latch};
 use crate::error::{Error, Result};
 
 /// An owning `cl_event`.
@@ -24,8 +29,42 @@ unsafe impl Sync for Event {}
 
 impl Event {
     /// Blocks until the command has completed; [`super::Queue::wait`] also records that.
+    ///
+    /// # Errors
+    /// As the driver reports; [`Error::Interrupted`] where the handler of a signal raised: the command runs on then.
     pub fn wait(&self) -> Result<()> {
+        if is_possible() && matches!(self.is_complete(), Ok(false)) {
+            let latch = Arc::new(Latch::default());
+            let opener = Arc::clone(&latch);
+            if self.on_completion(move || opener.open()) {
+                latch.wait(|| !matches!(self.is_complete(), Ok(false)))?;
+            }
+        }
+        // The host may read what the command wrote only after this call.
         check("clWaitForEvents", wait_for_events(&[self.handle]))
+    }
+
+    /// Before [`Self::wait`], where that would sleep: asks the driver for some time whether the command has completed.
+    pub(super) fn poll(&self, time: Duration) {
+        if !is_possible() {
+            return;
+        }
+        let start = Instant::now();
+        while matches!(self.is_complete(), Ok(false)) && start.elapsed() < time {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Calls a function, which must not call the driver, when the command has completed or failed: from a thread of the
+    /// driver's. Returns false where the driver refuses; then it is never called.
+    pub(super) fn on_completion<F: FnOnce() + Send + 'static>(&self, function: F) -> bool {
+        let argument = Box::into_raw(Box::new(function));
+        if set_event_callback(self.handle, CL_COMPLETE, completed::<F>, argument.cast()).is_ok() {
+            return true;
+        }
+        // SAFETY: the driver has not taken it.
+        drop(unsafe { Box::from_raw(argument) });
+        false
     }
 
     /// Returns true if the command has completed.
@@ -51,6 +90,14 @@ impl Event {
         let info = get_event_profiling_info(self.handle, CL_PROFILING_COMMAND_END);
         Ok(check("clGetEventProfilingInfo", info)?.to_ulong())
     }
+}
+
+/// # Safety
+/// `argument` is a boxed `F`, and this is called once.
+extern "C" fn completed<F: FnOnce()>(_: cl_event, _: i32, argument: *mut c_void) {
+    // SAFETY: the driver calls it once with the argument of `on_completion`.
+    let function = unsafe { Box::from_raw(argument.cast::<F>()) };
+    function();
 }
 
 impl Drop for Event {

@@ -12,6 +12,7 @@ use opencl3::kernel::{
 };
 use opencl3::types::{cl_kernel, cl_program};
 
+use super::proof::FirstLaunch;
 use super::{check, DeviceId, Grid, MemHandle};
 use crate::error::{Error, Result};
 
@@ -68,8 +69,8 @@ pub struct Kernel {
     c_name: CString,
     /// Work-items of the largest work-group that the device can run it with.
     largest_group: usize,
-    /// Bit set of the hashes of launch shapes so far, where the first launch of each shape is in doubt.
-    shapes: Option<AtomicU64>,
+    /// What the driver does at the first launch of each shape, and a bit set of the hashes of the shapes so far.
+    shapes: Option<(FirstLaunch, AtomicU64)>,
 }
 
 #[derive(Debug)]
@@ -79,7 +80,7 @@ pub(super) struct KernelHandle(pub(super) cl_kernel);
 unsafe impl Send for KernelHandle {}
 
 impl Kernel {
-    pub(super) fn new(program: cl_program, device: DeviceId, name: &str, is_in_doubt: bool) -> Result<Self> {
+    pub(super) fn new(program: cl_program, device: DeviceId, name: &str, first: Option<FirstLaunch>) -> Result<Self> {
         let c_name =
             CString::new(name).map_err(|_| Error::Invalid(format!("kernel name holds a NUL byte: {name:?}")))?;
         let handle = KernelHandle(check("clCreateKernel", create_kernel(program, &c_name))?);
@@ -100,14 +101,14 @@ impl Kernel {
                 "OpenCL: the kernel {name} takes {local} bytes of local memory, and this device has {most} for a work-group"
             )));
         }
-        let shapes = is_in_doubt.then(AtomicU64::default);
+        let shapes = first.map(|first| (first, AtomicU64::default()));
         Ok(Self { handle: Mutex::new(handle), name: name.to_owned(), c_name, largest_group, shapes })
     }
 
-    /// Returns true if a launch makes the driver load code for groups of this shape that it has not run before: PoCL
-    /// has code for each group size, and for grids of 65536 items and more.
-    pub(super) fn is_in_doubt(&self, grid: &Grid<'_>) -> bool {
-        let Some(shapes) = &self.shapes else { return false };
+    /// What the driver does where a launch needs code for groups of a shape that it has not run before: PoCL has code for
+    /// each group size, and for grids of 65536 items and more.
+    pub(super) fn first_launch(&self, grid: &Grid<'_>) -> Option<FirstLaunch> {
+        let (first, shapes) = self.shapes.as_ref()?;
         let is_large = grid.global.iter().any(|size| *size > usize::from(u16::MAX));
         let local = grid
             .local
@@ -115,7 +116,8 @@ impl Kernel {
             .iter()
             .fold(usize::from(is_large), |hash, size| (hash ^ size).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let bit = 1 << (local >> 58 ^ usize::from(is_large));
-        shapes.load(Ordering::Relaxed) & bit == 0 && shapes.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        let is_first = shapes.load(Ordering::Relaxed) & bit == 0 && shapes.fetch_or(bit, Ordering::Relaxed) & bit == 0;
+        is_first.then_some(*first)
     }
 
     /// Work-items of the largest work-group that the device can run the kernel with.

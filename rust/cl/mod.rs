@@ -8,6 +8,7 @@ mod device;
 mod enqueue;
 mod event;
 mod foreign;
+mod interrupt;
 mod kernel;
 mod launch_batch;
 mod program;
@@ -22,14 +23,16 @@ pub use buffer::{Buffer, MemHandle};
 pub use context::Context;
 pub use device::{platforms, DeviceId, DeviceInfo, DeviceType, PlatformInfo};
 pub use event::Event;
+pub use interrupt::{is_possible as is_interruptible, watch_signals, Deferred, Latch, RunHandlers};
 pub use kernel::{Arg, Kernel, Memory};
 pub use launch_batch::Start;
 pub use program::Program;
-pub use proof::{witness_with, Witness};
+pub use proof::{witness_with, FirstLaunch, Witness};
 pub use queue::{Grid, MapAccess, Queue, Read};
 pub use recording::Recording;
 pub use trace::{
     host_time, pop_correlation, push_correlation, start_trace, stop_trace, take_trace, TracedCommand, TracedKind,
+    Untraced,
 };
 
 use opencl3::error_codes::ClError;

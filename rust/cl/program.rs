@@ -8,6 +8,7 @@ use opencl3::program::{
 };
 use opencl3::types::cl_program;
 
+use super::proof::FirstLaunch;
 use super::{check, Context, DeviceId, Kernel};
 use crate::error::{Error, Result};
 
@@ -16,7 +17,7 @@ use crate::error::{Error, Result};
 pub struct Program {
     handle: cl_program,
     device: DeviceId,
-    is_in_doubt: bool,
+    first_launches: Option<FirstLaunch>,
 }
 
 // SAFETY: programs are reference counted by the driver; creating kernels from one is thread-safe.
@@ -30,7 +31,7 @@ impl Program {
     /// `name` and `device` go into the message of [`Error::Build`].
     pub fn from_source(context: &Context, source: &str, options: &str, name: &str, device: &str) -> Result<Self> {
         let handle = check("clCreateProgramWithSource", create_program_with_source(context.handle, &[source]))?;
-        let program = Self { handle, device: context.device(), is_in_doubt: false };
+        let program = Self { handle, device: context.device(), first_launches: None };
         let failure = |reason: &str| Error::Build {
             program: name.to_owned(),
             device: device.to_owned(),
@@ -46,11 +47,10 @@ impl Program {
         Ok(program)
     }
 
-    /// Marks a program that the driver may have loaded from a damaged cache: first launches of its kernels are
-    /// announced (`proof.rs`).
+    /// Notes what the driver does at first launches of the program's kernels, which are then announced (`proof.rs`).
     #[must_use]
-    pub fn in_doubt(mut self) -> Self {
-        self.is_in_doubt = true;
+    pub fn with_first_launches(mut self, first: FirstLaunch) -> Self {
+        self.first_launches = Some(first);
         self
     }
 
@@ -64,7 +64,7 @@ impl Program {
         // SAFETY: the device is the context's own; the driver validates the bytes.
         let result = unsafe { create_program_with_binary(context.handle, &[context.device().0], &[binary]) };
         let handle = check("clCreateProgramWithBinary", result)?;
-        let program = Self { handle, device: context.device(), is_in_doubt: false };
+        let program = Self { handle, device: context.device(), first_launches: None };
         program.build(context, options)?;
         Ok(program)
     }
@@ -99,7 +99,7 @@ impl Program {
 
     /// Creates a kernel by name.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        Kernel::new(self.handle, self.device, name, self.is_in_doubt)
+        Kernel::new(self.handle, self.device, name, self.first_launches)
     }
 }
 

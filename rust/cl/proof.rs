@@ -1,38 +1,73 @@
-//! First launches of programs that a driver has loaded from its own cache.
+//! First launches of kernels for which a driver loads or compiles code.
 //!
-//! Such a program may be damaged, and a driver may end the process over it, as late as when a kernel is first launched
-//! with groups of a new shape. The [`Witness`] is told here when that may happen, and when it has not.
+//! Code from a driver's own cache may be damaged, and a driver may end the process over it, as late as when a kernel is
+//! first launched with groups of a new shape. The [`Witness`] is told here when that may happen, and when it has not;
+//! and while the host waits for code that is compiled so late.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
-/// Callbacks before and after such launches.
+/// What a driver does when a kernel is first launched with groups of some shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstLaunch {
+    /// It loads code from its own cache, which it does not check.
+    Loads,
+    /// It compiles the kernel.
+    Compiles,
+}
+
+/// Callbacks around such launches.
 #[derive(Clone, Copy, Debug)]
 pub struct Witness {
     /// Before a launch that may end the process; not called again until `proven` is.
     pub doubted: fn(),
     /// After a wait that shows that it has not.
     pub proven: fn(),
+    /// Before a wait for a kernel that the driver compiles now, with true, and after it, with false.
+    pub waits_for_compiler: fn(bool),
 }
 
 static WITNESS: OnceLock<Witness> = OnceLock::new();
 static IN_DOUBT: AtomicBool = AtomicBool::new(false);
+static COMPILES: AtomicBool = AtomicBool::new(false);
 
 /// Sets the witness. Only the first call takes effect.
 pub fn witness_with(witness: Witness) {
     let _ = WITNESS.set(witness);
 }
 
-/// Call before anything that may end the process.
-pub fn doubt() {
-    if let (false, Some(witness)) = (IN_DOUBT.swap(true, Ordering::Relaxed), WITNESS.get()) {
+/// Call before a first launch.
+pub(super) fn expect(first: FirstLaunch) {
+    if first == FirstLaunch::Compiles {
+        COMPILES.store(true, Ordering::Relaxed);
+    } else if let (false, Some(witness)) = (IN_DOUBT.swap(true, Ordering::Relaxed), WITNESS.get()) {
         (witness.doubted)();
+    }
+}
+
+/// Call before waiting for the device; what is returned lives until the wait ends.
+pub(super) fn wait() -> Option<WaitForCompiler> {
+    // Nearly always false: the load costs waits nothing.
+    let witness = COMPILES.load(Ordering::Relaxed).then(|| WITNESS.get()).flatten()?;
+    (witness.waits_for_compiler)(true);
+    Some(WaitForCompiler(witness))
+}
+
+/// A wait during which the driver compiles.
+pub(super) struct WaitForCompiler(&'static Witness);
+
+impl Drop for WaitForCompiler {
+    fn drop(&mut self) {
+        (self.0.waits_for_compiler)(false);
     }
 }
 
 /// Call after waiting for the device.
 pub(super) fn prove() {
-    // Nearly always false: the load costs waits nothing.
+    // As above.
+    if COMPILES.load(Ordering::Relaxed) {
+        COMPILES.store(false, Ordering::Relaxed);
+    }
     if IN_DOUBT.load(Ordering::Relaxed) && IN_DOUBT.swap(false, Ordering::Relaxed) {
         if let Some(witness) = WITNESS.get() {
             (witness.proven)();

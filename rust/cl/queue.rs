@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use opencl3::command_queue as api;
 use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
@@ -14,6 +15,10 @@ use super::launch_batch::{LaunchBatch, Start};
 use super::queue_throttle::QueueThrottle;
 use super::{check, proof, trace, Arg, Context, Event, Kernel, MemHandle, Status};
 use crate::error::Result;
+
+/// Time for which a wait asks the driver again and again before its thread sleeps. Drivers of GPUs do the same in a wait
+/// that no signal ends: it takes a callback and a sleeping thread some 20 us to return.
+const POLLED: Duration = Duration::from_micros(500);
 
 /// An owning in-order `cl_command_queue` with timestamps.
 ///
@@ -29,9 +34,11 @@ pub struct Queue {
     has_other_users: AtomicBool,
     /// True where the host uses host-visible buffers without a command.
     pub(super) shares_memory: bool,
+    /// True where the device and the host have the same cores.
+    is_cpu: bool,
     /// Locked while a command is enqueued, never while one is waited for.
     batch: Mutex<LaunchBatch>,
-    throttle: QueueThrottle,
+    pub(super) throttle: QueueThrottle,
 }
 
 // SAFETY: enqueueing on a queue is thread-safe (OpenCL 1.2, section A.2).
@@ -90,7 +97,8 @@ impl Queue {
             has_other_users: AtomicBool::new(false),
             shares_memory: context.shares_memory(),
             batch: Mutex::new(LaunchBatch::new(context)),
-            throttle: QueueThrottle::default(),
+            is_cpu: context.is_cpu(),
+            throttle: QueueThrottle::new(context.is_cpu()),
         }
     }
 
@@ -148,13 +156,8 @@ impl Queue {
         if let Some(called) = called {
             trace::note_transfer(called, self.trace_id(), &event, call, bytes);
         }
-        let commands = batch.count();
-        batch.submit()?;
-        drop(batch);
-        // A failure here is an earlier command's, and the next wait reports it; this one runs, and may use the caller's
-        // memory.
-        let _ = self.throttle_host(commands);
-        Ok(event)
+        batch.count();
+        batch.submit().map(|()| event)
     }
 
     /// Counts the command just enqueued and returns its position; the batch is locked.
@@ -162,29 +165,46 @@ impl Queue {
         self.enqueued.fetch_add(1, Ordering::Release) + 1
     }
 
-    /// Waits where the host is far ahead of the device.
-    fn throttle_host(&self, commands: u64) -> Result<()> {
-        if QueueThrottle::is_due(commands) {
-            self.throttle_now()
+    /// Waits where the host is far ahead of the device. Call before a command is enqueued, and not while it is: a signal
+    /// may end the wait.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    pub fn make_room(&self, start: Start) -> Result<()> {
+        if start == Start::Now && self.is_known_idle() {
+            self.throttle.reset();
+        }
+        if self.throttle.is_due(start) {
+            self.wait_for_room()
         } else {
             Ok(())
         }
     }
 
     /// The same, when it is time for a marker.
-    pub(super) fn throttle_now(&self) -> Result<()> {
-        let mark = self.marker()?;
-        self.throttle.push(mark).map_or(Ok(()), |oldest| self.flush().and_then(|()| oldest.wait()))
+    pub(super) fn wait_for_room(&self) -> Result<()> {
+        if self.is_known_idle() {
+            return Ok(());
+        }
+        self.throttle.push(self.marker()?);
+        while let Some(oldest) = self.throttle.oldest() {
+            let is_reached = self.is_complete(&oldest)?;
+            if !is_reached {
+                self.wait(&oldest)?;
+            }
+            self.throttle.pop(&oldest, !is_reached);
+        }
+        Ok(())
     }
 
     /// Enqueues a kernel over a grid of work-items.
     pub fn launch(&self, kernel: &Kernel, args: &[Arg<'_>], grid: &Grid<'_>, start: Start) -> Result<()> {
         let Grid { first, global, local } = *grid;
         kernel.check_grid(grid)?;
-        if kernel.is_in_doubt(grid) {
-            proof::doubt();
+        if let Some(first) = kernel.first_launch(grid) {
+            proof::expect(first);
         }
-        let commands = kernel.with_args(args, |handle| {
+        kernel.with_args(args, |handle| {
             let mut batch = self.batch();
             let batch_event = batch.wait_list(start)?;
             let called = trace::about_to_call();
@@ -206,9 +226,8 @@ impl Queue {
             if is_last {
                 check("clFlush", api::flush(self.handle))?;
             }
-            Ok(commands)
-        })?;
-        self.throttle_host(commands)
+            Ok(())
+        })
     }
 
     /// Copies from host memory into a buffer.
@@ -322,13 +341,21 @@ impl Queue {
     }
 
     /// Blocks until a command of this queue has completed; returns at once where that is known.
+    ///
+    /// # Errors
+    /// As [`Event::wait`].
     pub fn wait(&self, event: &Event) -> Result<()> {
         if self.is_known_complete(event) {
             return Ok(());
         }
         // Some drivers (PoCL's `basic` device) do nothing before a flush, and wait forever.
         self.flush()?;
+        let compiler = proof::wait();
+        if !self.is_cpu {
+            event.poll(POLLED);
+        }
         event.wait()?;
+        drop(compiler);
         self.note_complete(event);
         proof::prove();
         Ok(())

@@ -3,38 +3,143 @@
 //! Drivers keep enqueued commands in host memory, some 500 bytes each with PoCL 3.1, and take any number of them: a
 //! thread that never waits fills the memory, and the next wait takes minutes. CUDA's driver blocks the host after about
 //! a thousand launches.
+//!
+//! On a device that is a CPU the work enqueued is bounded too, to about [`MOST_WORK`]: a matmul may take a second there,
+//! and a thousand of them are a process that cannot be stopped. The time that a command takes is not known before it has
+//! run, so each that is not short counts as many short ones, fewer as the device proves to be quick.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use super::launch_batch::Start;
 use super::Event;
 
-/// Commands from one marker to the next.
+/// Short commands from one marker to the next.
 const PERIOD: u64 = 1024;
 /// Markers that the device may be behind by.
-const MOST_BEHIND: usize = 4;
+const MOST_BEHIND: u32 = 4;
+/// Work that may wait on a device that is a CPU.
+const MOST_WORK: Duration = Duration::from_secs(1);
+/// Fewest short commands that any other counts as there: 32 of them keep a CPU busy while the host is woken.
+const LEAST_WEIGHT: u64 = PERIOD / 8;
 
 /// Markers in a queue, the first of which the device has not been seen to reach.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct QueueThrottle {
-    markers: Mutex<VecDeque<Event>>,
+    bounds_work: bool,
+    /// Short commands so far, and what others count as.
+    commands: AtomicU64,
+    /// Short commands that any other counts as.
+    weight: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    markers: VecDeque<Arc<Event>>,
+    most_behind: u32,
+    /// When the device reached the marker that was last waited for, in nanoseconds of its clock.
+    reached: Option<u64>,
 }
 
 impl QueueThrottle {
-    /// Returns true if a marker is due after so many commands.
-    pub fn is_due(enqueued: u64) -> bool {
-        enqueued.is_multiple_of(PERIOD)
+    /// `bounds_work` bounds the time that the commands take, and not their number alone.
+    pub fn new(bounds_work: bool) -> Self {
+        let state = State { markers: VecDeque::new(), most_behind: MOST_BEHIND, reached: None };
+        let weight = AtomicU64::new(if bounds_work { PERIOD } else { 1 });
+        Self { bounds_work, commands: AtomicU64::new(0), weight, state: Mutex::new(state) }
     }
 
-    /// Adds a marker at the end of the queue. Returns the one to wait for, outside of every lock, before more is
-    /// enqueued.
-    pub fn push(&self, marker: Event) -> Option<Event> {
-        let mut markers = self.markers.lock().unwrap_or_else(PoisonError::into_inner);
-        markers.push_back(marker);
-        if markers.len() > MOST_BEHIND {
-            markers.pop_front()
-        } else {
-            None
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a command that is about to be enqueued; returns true if a marker is due before it.
+    pub fn is_due(&self, start: Start) -> bool {
+        let cost = if start == Start::Now { self.weight.load(Ordering::Relaxed) } else { 1 };
+        let before = self.commands.fetch_add(cost, Ordering::Relaxed);
+        before / PERIOD != (before + cost) / PERIOD
+    }
+
+    /// Forgets what the device has reached: it has nothing to do. What comes next may be other work.
+    pub fn reset(&self) {
+        if self.bounds_work {
+            self.weight.store(PERIOD, Ordering::Relaxed);
         }
+        *self.state() = State { markers: VecDeque::new(), most_behind: MOST_BEHIND, reached: None };
+    }
+
+    /// Adds a marker at the end of the queue.
+    pub fn push(&self, marker: Event) {
+        self.state().markers.push_back(Arc::new(marker));
+    }
+
+    /// The marker to wait for, outside of every lock, before more is enqueued; [`Self::pop`] takes it away.
+    pub fn oldest(&self) -> Option<Arc<Event>> {
+        let state = self.state();
+        (state.markers.len() > state.most_behind as usize).then(|| state.markers.front().cloned()).flatten()
+    }
+
+    /// Takes away a marker that the device has reached. If the host had to wait for it, the device was busy since it
+    /// reached the one before, and the time between them says how much work may wait.
+    pub fn pop(&self, marker: &Arc<Event>, waited: bool) {
+        let mut state = self.state();
+        if !state.markers.front().is_some_and(|front| Arc::ptr_eq(front, marker)) {
+            return; // another thread has waited for it too
+        }
+        state.markers.pop_front();
+        if !self.bounds_work {
+            return;
+        }
+        let reached = marker.end_time().ok();
+        let before = std::mem::replace(&mut state.reached, reached);
+        let interval = match (before, reached) {
+            (Some(before), Some(reached)) if waited => Duration::from_nanos(reached.saturating_sub(before)),
+            _ if waited => return,
+            _ => Duration::ZERO,
+        };
+        let (weight, most_behind) = adapted(self.weight.load(Ordering::Relaxed), interval);
+        self.weight.store(weight, Ordering::Relaxed);
+        state.most_behind = most_behind;
+    }
+}
+
+/// What a command counts as and how many markers may wait, after the device took `interval` from one to the next.
+fn adapted(weight: u64, interval: Duration) -> (u64, u32) {
+    let most = MOST_WORK / MOST_BEHIND;
+    let weight = if interval > most {
+        (2 * weight).min(PERIOD)
+    } else if interval < most / 4 {
+        (weight / 2).max(LEAST_WEIGHT)
+    } else {
+        weight
+    };
+    let fit = MOST_WORK.as_nanos() / interval.as_nanos().max(1);
+    (weight, u32::try_from(fit).unwrap_or(u32::MAX).clamp(1, MOST_BEHIND))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_commands_count_more_than_quick_ones() {
+        let ms = Duration::from_millis;
+        assert_eq!(adapted(1024, ms(0)), (512, 4));
+        assert_eq!(adapted(128, ms(1)), (128, 4));
+        assert_eq!(adapted(512, ms(100)), (512, 4));
+        assert_eq!(adapted(512, ms(400)), (1024, 2));
+        assert_eq!(adapted(1024, ms(3000)), (1024, 1));
+    }
+
+    #[test]
+    fn a_marker_is_due_once_a_period() {
+        let throttle = QueueThrottle::new(false);
+        let due = (0..4 * PERIOD).filter(|_| throttle.is_due(Start::Now)).count();
+        assert_eq!(due, 4);
+        let throttle = QueueThrottle::new(true);
+        assert!(throttle.is_due(Start::Now) && !throttle.is_due(Start::Batched) && throttle.is_due(Start::Now));
     }
 }

@@ -14,8 +14,8 @@ use opencl3::types::{cl_command_queue, cl_event, cl_program};
 use super::enqueue::KernelCommand;
 use super::kernel::KernelHandle;
 use super::launch_batch::Start;
-use super::queue_throttle::QueueThrottle;
-use super::{check, proof, trace, Arg, Event, Grid, Kernel, MemHandle, Queue, Status};
+use super::proof::{self, FirstLaunch};
+use super::{check, trace, Arg, Event, Grid, Kernel, MemHandle, Queue, Status};
 use crate::error::{Error, Result};
 
 /// Commands that are enqueued while the queue is locked.
@@ -62,8 +62,8 @@ enum Command {
 pub struct Recording {
     commands: Vec<Command>,
     launches: u64,
-    /// True where a driver may not have run a launch of this shape before.
-    is_in_doubt: bool,
+    /// What the driver does at launches of shapes that it has not run before.
+    first_launches: Vec<FirstLaunch>,
 }
 
 fn padded(sizes: &[usize]) -> [usize; 3] {
@@ -125,6 +125,13 @@ impl Launch {
 }
 
 impl Command {
+    fn start(&self) -> Start {
+        match self {
+            Self::Launch(launch) if !launch.starts_now => Start::Batched,
+            _ => Start::Now,
+        }
+    }
+
     fn call(&self) -> &'static str {
         match self {
             Self::Launch(_) => "clEnqueueNDRangeKernel",
@@ -198,7 +205,7 @@ impl Recording {
     pub fn launch(&mut self, kernel: &Kernel, args: &[Arg<'_>], grid: &Grid<'_>, start: Start) -> Result<usize> {
         kernel.check_grid(grid)?;
         let launch = Launch::new(kernel, args, grid, start)?;
-        self.is_in_doubt |= kernel.is_in_doubt(grid);
+        self.first_launches.extend(kernel.first_launch(grid));
         self.launches += 1;
         self.commands.push(Command::Launch(launch));
         Ok(self.commands.len() - 1)
@@ -264,23 +271,27 @@ impl Queue {
     /// Enqueues all commands of a recording. Where it is short kernels they are held back like others.
     ///
     /// # Errors
-    /// As the driver reports; commands before the one that failed run.
+    /// As [`Queue::wait`]; commands before the one that failed run.
     pub fn replay(&self, recording: &mut Recording) -> Result<()> {
-        if std::mem::take(&mut recording.is_in_doubt) {
-            proof::doubt();
-        }
-        for chunk in recording.commands.chunks(CHUNK) {
-            if self.replay_chunk(chunk)? {
-                self.throttle_now()?;
+        recording.first_launches.drain(..).for_each(proof::expect);
+        let commands = &recording.commands;
+        let mut begin = 0;
+        for (index, command) in commands.iter().enumerate() {
+            let is_due = self.throttle.is_due(command.start());
+            if is_due || index - begin == CHUNK {
+                self.replay_chunk(commands.get(begin..index).unwrap_or_default())?;
+                begin = index;
+            }
+            if is_due {
+                self.wait_for_room()?;
             }
         }
-        Ok(())
+        self.replay_chunk(commands.get(begin..).unwrap_or_default())
     }
 
-    /// Returns true if the host should wait where it is far ahead of the device.
-    fn replay_chunk(&self, chunk: &[Command]) -> Result<bool> {
+    fn replay_chunk(&self, chunk: &[Command]) -> Result<()> {
         let mut batch = self.batch();
-        let (mut is_far, mut is_due, mut starts) = (false, false, false);
+        let (mut is_due, mut starts) = (false, false);
         let mut enqueue = || -> Result<()> {
             for command in chunk {
                 let wait = batch.wait_list(Start::Batched)?;
@@ -290,10 +301,8 @@ impl Queue {
                     command.trace(called, self.trace_id(), &event);
                 }
                 self.advance();
-                let commands = batch.count();
-                is_far |= QueueThrottle::is_due(commands);
-                is_due |= commands.is_multiple_of(batch.flush_period());
-                starts |= !matches!(command, Command::Launch(launch) if !launch.starts_now);
+                is_due |= batch.count().is_multiple_of(batch.flush_period());
+                starts |= command.start() == Start::Now;
             }
             Ok(())
         };
@@ -304,7 +313,7 @@ impl Queue {
         if is_due {
             check("clFlush", api::flush(self.handle))?;
         }
-        enqueued.map(|()| is_far)
+        enqueued
     }
 }
 

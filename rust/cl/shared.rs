@@ -6,13 +6,15 @@
 //! (`CL_MEM_USE_HOST_PTR`) has it as its storage.
 
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 
 use opencl3::device::{Device, CL_DEVICE_SVM_FINE_GRAIN_BUFFER};
 use opencl3::error_codes::CL_MEM_OBJECT_ALLOCATION_FAILURE;
 use opencl3::memory::{svm_alloc, svm_free, CL_MEM_READ_WRITE, CL_MEM_SVM_FINE_GRAIN_BUFFER};
 use opencl3::types::cl_context;
 
-use super::{Buffer, Context, MemHandle, Queue, Read};
+use super::interrupt::{is_possible as is_interruptible, Deferred};
+use super::{Buffer, Context, Event, MemHandle, Queue, Read};
 use crate::error::{Error, Result};
 
 /// An owning allocation of shared memory.
@@ -77,6 +79,16 @@ fn arrives_both_ways(context: &Context) -> Result<bool> {
     Ok(arrived && first == 0x5A && last == 0xA5)
 }
 
+/// Most bytes of a copy that passes through memory of the library's: their copying on the host takes some microseconds,
+/// less than another wait.
+const STAGED: usize = 64 << 10;
+
+/// Frees memory that an interrupted command uses once that has completed; never if the driver does not say so.
+fn keep_until_complete(event: &Event, memory: Vec<u8>) {
+    let memory = ManuallyDrop::new(memory);
+    event.on_completion(move || drop(ManuallyDrop::into_inner(memory)));
+}
+
 /// Blocking copies, which need no command where memory is shared.
 impl Queue {
     /// Host pointer to a range of a host-visible buffer, for use without a command; `None` where that is impossible, or
@@ -94,9 +106,11 @@ impl Queue {
     /// # Safety
     /// The targets are writable for as many bytes, and nothing else uses them during the call.
     pub unsafe fn read_now(&self, reads: &[Read]) -> Result<()> {
-        if self.shares_memory {
-            self.finish()?;
+        let bytes = reads.iter().map(|read| read.size).sum();
+        if !self.shares_memory && bytes <= STAGED && is_interruptible() {
+            return self.read_staged(reads, bytes);
         }
+        let _deferred = self.finish_before_copying()?;
         let mut last = None;
         let mut failure = None;
         for read in reads {
@@ -119,6 +133,50 @@ impl Queue {
         failure.map_or(waited, Err)
     }
 
+    /// Waits for everything enqueued before a copy between a buffer and the caller's memory, where a signal may end the
+    /// wait: the memory is the caller's again as soon as it is interrupted, and the driver must not have it then. The
+    /// copy itself is waited for without interruption.
+    fn finish_before_copying(&self) -> Result<Deferred> {
+        if self.shares_memory || is_interruptible() {
+            self.finish()?;
+        }
+        Ok(Deferred::new())
+    }
+
+    /// [`Self::read_now`] of a few bytes, which pass through memory of the library's: it waits once, and may be
+    /// interrupted.
+    fn read_staged(&self, reads: &[Read], bytes: usize) -> Result<()> {
+        let mut staged = vec![0_u8; bytes];
+        let mut last = None;
+        let mut offset = 0;
+        for read in reads {
+            let target = staged.as_mut_ptr().wrapping_add(offset);
+            // SAFETY: `staged` has room for all of them, and lives until the last one has completed.
+            match unsafe { self.read(read.source, read.offset, target, read.size) } {
+                Ok(event) => last = Some(event),
+                Err(error) => {
+                    let _deferred = Deferred::new();
+                    last.map_or(Ok(()), |event| self.wait(&event))?;
+                    return Err(error);
+                }
+            }
+            offset += read.size;
+        }
+        let Some(event) = last else { return Ok(()) };
+        if let Err(error) = self.wait(&event) {
+            keep_until_complete(&event, staged);
+            return Err(error);
+        }
+        let mut rest = staged.as_slice();
+        for read in reads {
+            let (part, others) = rest.split_at(read.size.min(rest.len()));
+            // SAFETY: the caller of `read_now` promises that the target has that many bytes.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), read.target, part.len()) };
+            rest = others;
+        }
+        Ok(())
+    }
+
     /// Copies from the host, behind everything enqueued before. Waits as [`Self::read_now`].
     ///
     /// # Safety
@@ -130,8 +188,64 @@ impl Queue {
             unsafe { std::ptr::copy_nonoverlapping(source, target, size) };
             return Ok(());
         }
-        // SAFETY: the caller's promise; the command is waited for.
+        if size <= STAGED && is_interruptible() {
+            // SAFETY: the caller's promise.
+            let staged = unsafe { std::slice::from_raw_parts(source, size) }.to_vec();
+            // SAFETY: `staged` is left alone until the command has completed.
+            let written = unsafe { self.write(target, offset, staged.as_ptr(), size)? };
+            return self.wait(&written).inspect_err(|_| keep_until_complete(&written, staged));
+        }
+        let _deferred = self.finish_before_copying()?;
+        // SAFETY: the caller's promise; the command is waited for, without interruption.
         let written = unsafe { self.write(target, offset, source, size)? };
         self.wait(&written)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cl::platforms;
+
+    fn context() -> Context {
+        let id = platforms().unwrap().iter().flat_map(|platform| &platform.devices).next().unwrap().id;
+        Context::new(id).unwrap()
+    }
+
+    #[test]
+    fn small_reads_pass_through_memory_of_the_library() {
+        let context = context();
+        let (queue, buffer) = (Queue::new(&context).unwrap(), Buffer::new(&context, 64, false).unwrap());
+        let bytes: Vec<u8> = (0..64).collect();
+        // SAFETY: the vector has 64 bytes.
+        unsafe { queue.write_now(buffer.handle(), 0, bytes.as_ptr(), 64).unwrap() };
+        let (mut first, mut second) = ([0_u8; 16], [0_u8; 8]);
+        let reads = [
+            Read { source: buffer.handle(), offset: 4, target: first.as_mut_ptr(), size: 16 },
+            Read { source: buffer.handle(), offset: 40, target: second.as_mut_ptr(), size: 8 },
+        ];
+        queue.read_staged(&reads, 24).unwrap();
+        assert_eq!((&first[..], &second[..]), (&bytes[4..20], &bytes[40..48]));
+        let outside = Read { source: buffer.handle(), offset: 60, target: second.as_mut_ptr(), size: 8 };
+        assert!(queue.read_staged(&[reads[0], outside], 24).is_err());
+    }
+
+    #[test]
+    fn what_waits_for_a_command_is_called_once_it_has_completed() {
+        let context = context();
+        let (queue, buffer) = (Queue::new(&context).unwrap(), Buffer::new(&context, 64, false).unwrap());
+        let mut memory = vec![0_u8; 64];
+        queue.fill(buffer.handle(), 0, &[3], 64).unwrap();
+        // SAFETY: the memory is kept until the command has completed.
+        let event = unsafe { queue.read(buffer.handle(), 0, memory.as_mut_ptr(), 64).unwrap() };
+        let (tell, told) = mpsc::channel();
+        assert!(event.on_completion(move || tell.send(()).unwrap()));
+        keep_until_complete(&event, memory);
+        queue.wait(&event).unwrap();
+        assert!(told.recv_timeout(Duration::from_secs(60)).is_ok());
     }
 }

@@ -1,6 +1,7 @@
 //! The commands of all queues with their times, while a profiler asks for them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -93,6 +94,7 @@ static ACTIVE: AtomicU64 = AtomicU64::new(0);
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
+    static UNTRACED: Cell<bool> = const { Cell::new(false) };
     /// Correlations of the calling thread, with the number of the trace that they are of.
     static CORRELATIONS: RefCell<(u64, Vec<u64>)> = const { RefCell::new((0, Vec::new())) };
 }
@@ -103,7 +105,29 @@ fn trace() -> MutexGuard<'static, Trace> {
 
 /// Returns true while commands are traced.
 pub fn is_tracing() -> bool {
-    ACTIVE.load(Ordering::Relaxed) != 0
+    ACTIVE.load(Ordering::Relaxed) != 0 && !UNTRACED.get()
+}
+
+/// While one lives, commands of its thread are not traced: the program does not ask for them.
+#[derive(Debug)]
+pub struct Untraced {
+    before: bool,
+    /// It belongs to its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Untraced {
+    /// Begins such a time.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self { before: UNTRACED.replace(true), _thread: PhantomData }
+    }
+}
+
+impl Drop for Untraced {
+    fn drop(&mut self) {
+        UNTRACED.set(self.before);
+    }
 }
 
 /// The host's time in nanoseconds since 1970.
@@ -253,6 +277,11 @@ mod tests {
         pop_correlation();
         pop_correlation();
         assert_eq!(correlation(), 0);
+        assert!(is_tracing());
+        let untraced = Untraced::begin();
+        assert!(!is_tracing());
+        drop(untraced);
+        assert!(is_tracing());
         stop_trace();
         assert!(!is_tracing());
         assert!(take_trace().is_empty());

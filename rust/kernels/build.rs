@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Once;
 
 use super::recipe::Recipe;
-use super::{bundle, disk, driver_cache, listing, warn};
-use crate::cl::{Context, DeviceInfo, Program};
+use super::{bundle, disk, driver_cache, listing, progress, warn};
+use crate::cl::{Context, DeviceInfo, FirstLaunch, Program};
 use crate::error::{Error, Result};
 use crate::runtime::Device;
 
@@ -49,19 +49,21 @@ pub(super) fn build(recipe: &Recipe) -> Result<Program> {
         let program = driver_cache::while_loading(|| compile(context, &source, &options, &name, info))?;
         let count = if is_kept { &LOADED } else { &COMPILED };
         count.fetch_add(1, Ordering::Relaxed);
-        return Ok(program.in_doubt());
+        return Ok(program.with_first_launches(FirstLaunch::Loads));
     }
     if let Some(reason) = keeps_builds.then(driver_cache::obstacle).flatten() {
         return Err(Error::Invalid(reason));
     }
+    let compiling = progress::Compiling::begin();
     let program = compile(context, &source, &options, &name, info)?;
+    compiling.count();
     COMPILED.fetch_add(1, Ordering::Relaxed);
     if keeps_builds {
         entry.store(KEPT_BY_DRIVER);
     } else if let Ok(binary) = program.binary() {
         entry.store(&binary);
     }
-    Ok(program)
+    Ok(if info.compiles_at_launch() { program.with_first_launches(FirstLaunch::Compiles) } else { program })
 }
 
 /// Builds from source, and once more where a driver that keeps builds gives back a damaged one.

@@ -54,12 +54,15 @@ pub fn generated_program(device: &'static Device, family: Family, kernels: &str)
         switch: Switch { functions: "", cases: kernels.to_owned() },
         kernel: None,
     };
-    on_the_spot(|| CachedProgram::whole(&recipe))
+    on_the_spot(move || CachedProgram::whole(&recipe))
 }
 
 /// Builds a program that the caller waits for.
-pub(super) fn on_the_spot<R>(build: impl FnOnce() -> R) -> R {
-    COMPILE_THREAD.on_the_spot(build)
+///
+/// # Errors
+/// As the build does; [`Error::Interrupted`] where the handler of a signal raised meanwhile.
+pub(super) fn on_the_spot<R: Send + 'static>(build: impl FnOnce() -> Result<R> + Send + 'static) -> Result<R> {
+    COMPILE_THREAD.on_the_spot(build).and_then(|built| built)
 }
 
 /// The slot of one program, built or not.
@@ -99,16 +102,17 @@ impl Slot {
         elements: u64,
         compiler: Compiler,
         recipe: impl Fn() -> Recipe,
-    ) -> Option<Arc<CachedProgram>> {
+    ) -> Result<Option<Arc<CachedProgram>>> {
         let is_stored = self.counter.is_open() && *self.is_stored.get_or_init(|| is_stored(&recipe()));
         if is_stored && !LOADS_ARE_SLOW.load(Ordering::Relaxed) {
             let start = Instant::now();
-            let loaded = COMPILE_THREAD.on_the_spot(|| self.build_or_give_up(&recipe()));
+            let (slot, recipe) = (Arc::clone(self), recipe());
+            let loaded = COMPILE_THREAD.on_the_spot(move || slot.build_or_give_up(&recipe))?;
             if start.elapsed() > QUICK {
                 LOADS_ARE_SLOW.store(true, Ordering::Relaxed);
             }
             if loaded.is_some() {
-                return loaded;
+                return Ok(loaded);
             }
         }
         self.report_failure();
@@ -120,7 +124,7 @@ impl Slot {
                 self.counter.put_off();
             }
         }
-        None
+        Ok(None)
     }
 
     fn build_or_give_up(&self, recipe: &Recipe) -> Option<Arc<CachedProgram>> {
@@ -200,11 +204,12 @@ pub fn program(
                 return Ok(program);
             }
             if mode == Specialisation::Eager {
-                return slot.build(&recipe(Tier::Specialised, constants));
+                let recipe = recipe(Tier::Specialised, constants);
+                return on_the_spot(move || slot.build(&recipe));
             }
             let compiler = Compiler::of(&device.info);
             let recipe = || recipe(Tier::Specialised, constants);
-            if let Some(program) = slot.get_soon(spec.elements(), compiler, recipe) {
+            if let Some(program) = slot.get_soon(spec.elements(), compiler, recipe)? {
                 return Ok(program);
             }
         }
@@ -213,7 +218,8 @@ pub fn program(
     if let Some(program) = slot.built() {
         return Ok(program);
     }
-    COMPILE_THREAD.on_the_spot(|| slot.build(&recipe(Tier::Generic, spec.shared())))
+    let recipe = recipe(Tier::Generic, spec.shared());
+    on_the_spot(move || slot.build(&recipe))
 }
 
 fn slot(key: (i32, Family, Class), constants: &[Constant]) -> Arc<Slot> {

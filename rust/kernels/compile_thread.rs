@@ -5,9 +5,13 @@
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use super::warning::{collect_warnings, warn};
+use crate::cl::{is_interruptible, Latch};
+use crate::error::{Error, Result};
 
 /// Builds that may wait; more are refused, and asked for again when they are next wanted.
 const CAPACITY: usize = 256;
@@ -16,6 +20,8 @@ const CAPACITY: usize = 256;
 const BREATH: Duration = Duration::from_millis(200);
 /// How often a build that waits is looked at: it may be wanted more than it was.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// Bytes of the stack of a thread that compiles: compilers are written for main threads, which have as many.
+const STACK: usize = 8 << 20;
 /// Added to the thread's nice value, so that it takes what computation leaves.
 const NICENESS: libc::c_int = 10;
 
@@ -107,7 +113,8 @@ impl CompileThread {
             return false;
         }
         if state.thread.is_none() {
-            let spawned = thread::Builder::new().name("torch-opencl-build".to_owned()).spawn(|| self.run());
+            let builder = thread::Builder::new().name("torch-opencl-build".to_owned()).stack_size(STACK);
+            let spawned = builder.spawn(|| self.run());
             let Ok(thread) = spawned else { return false };
             state.thread = Some(thread);
         }
@@ -117,13 +124,43 @@ impl CompileThread {
         true
     }
 
-    /// Builds a program that the caller waits for, which goes before all others.
-    pub fn on_the_spot<R>(&self, build: impl FnOnce() -> R) -> R {
+    /// Builds a program that the caller waits for, which goes before all others. Drivers do not return while they compile:
+    /// where a signal may end the wait, another thread builds, and ends it if nobody waits any more.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] where the handler of a signal raised.
+    pub fn on_the_spot<R: Send + 'static>(&'static self, build: impl FnOnce() -> R + Send + 'static) -> Result<R> {
+        if !is_interruptible() {
+            return Ok(self.count_on_the_spot(build));
+        }
+        let (done, latch) = (Arc::new(Mutex::new(None)), Arc::new(Latch::default()));
+        let (result, opener) = (Arc::clone(&done), Arc::clone(&latch));
+        let run = move || {
+            let built = collect_warnings(|| self.count_on_the_spot(build));
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(built);
+            opener.open();
+        };
+        let builder = thread::Builder::new().name("torch-opencl-build".to_owned()).stack_size(STACK);
+        let spawned = builder.spawn(run);
+        let thread = spawned.map_err(|error| Error::Invalid(format!("OpenCL: no thread could be started: {error}")))?;
+        // It has ended without a result where the build panicked.
+        latch.wait(|| thread.is_finished())?;
+        let taken = done.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((built, warnings)) = taken else {
+            return Err(Error::Invalid("OpenCL: a build ended without a result".to_owned()));
+        };
+        warnings.iter().for_each(|text| warn(text));
+        Ok(built)
+    }
+
+    fn count_on_the_spot<R>(&self, build: impl FnOnce() -> R) -> R {
         self.state().on_the_spot += 1;
         let built = build();
         let mut state = self.state();
         state.on_the_spot -= 1;
         state.last_on_the_spot = Some(Instant::now());
+        drop(state);
+        self.changed.notify_all();
         built
     }
 
@@ -151,6 +188,9 @@ impl CompileThread {
         drop(state);
         // A build that panicked has said so.
         let _ = thread.map(JoinHandle::join);
+        // A build whose caller was interrupted continues in its thread.
+        let state = self.state();
+        drop(self.changed.wait_while(state, |state| state.on_the_spot > 0));
     }
 
     fn run(&self) {
@@ -257,11 +297,12 @@ mod tests {
     fn nothing_starts_while_and_soon_after_a_program_is_built_on_the_spot() {
         let (compile_thread, (done, all)) = (compile_thread(), mpsc::channel());
         let tell = done.clone();
-        compile_thread.on_the_spot(|| {
+        let build = move || {
             assert!(compile_thread.submit(wanted(1, move || tell.send(Instant::now()).unwrap())));
             thread::sleep(2 * INTERVAL);
             done.send(Instant::now()).unwrap();
-        });
+        };
+        compile_thread.on_the_spot(build).unwrap();
         let end = all.recv().unwrap();
         assert!(all.recv().unwrap() - end >= QUIET / 2);
     }
@@ -269,7 +310,7 @@ mod tests {
     #[test]
     fn a_build_that_does_not_disturb_the_device_starts_at_once() {
         let (compile_thread, (done, all)) = (compile_thread(), mpsc::channel());
-        compile_thread.on_the_spot(|| ());
+        compile_thread.on_the_spot(|| ()).unwrap();
         for (name, quiet) in [("later", LONG), ("now", Duration::ZERO)] {
             let done = done.clone();
             let build = move || done.send(name).unwrap();
@@ -283,12 +324,13 @@ mod tests {
     #[test]
     fn the_hottest_is_built_first() {
         let (compile_thread, (done, all)) = (compile_thread(), mpsc::channel());
-        compile_thread.on_the_spot(|| {
+        let build = move || {
             for hotness in [2, 5, 1, 5, 3] {
                 let done = done.clone();
                 assert!(compile_thread.submit(wanted(hotness, move || done.send(hotness).unwrap())));
             }
-        });
+        };
+        compile_thread.on_the_spot(build).unwrap();
         assert_eq!(compile_thread.wait(LONG), 0);
         assert_eq!(all.try_iter().collect::<Vec<_>>(), [5, 5, 3, 2, 1]);
     }

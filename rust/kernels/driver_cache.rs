@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::marker::{self, Marker};
-use super::{intact, store, warn};
+use super::{intact, progress, store, warn};
 use crate::cl::{witness_with, DeviceInfo, Witness};
 
 static MARKER: Marker = Marker::new();
@@ -80,7 +80,8 @@ pub fn leave() {
 /// Sets the driver's cache aside if a process has died of it, and keeps account of this one. Call before programs are
 /// built.
 pub fn check_driver_cache() {
-    witness_with(Witness { doubted: || MARKER.doubt(markers), proven: || MARKER.prove() });
+    let waits_for_compiler = progress::wait_for_compiler;
+    witness_with(Witness { doubted: || MARKER.doubt(markers), proven: || MARKER.prove(), waits_for_compiler });
     if let Some(folder) = folder().filter(|_| is_on()) {
         if let Some(text) = checked(&folder, marker::sweep(&markers_of(&folder))) {
             warn(&text);

@@ -16,8 +16,12 @@ use crate::error::{Error, Result};
 pub struct CachedProgram {
     built: Built,
     tier: Tier,
-    kernels: RwLock<HashMap<&'static str, Arc<Kernel>>>,
+    kernels: Arc<Kernels>,
 }
+
+/// Kernels by their names.
+#[derive(Debug, Default)]
+struct Kernels(RwLock<HashMap<&'static str, Arc<Kernel>>>);
 
 #[derive(Debug)]
 enum Built {
@@ -27,7 +31,7 @@ enum Built {
     ByKernel {
         recipe: Recipe,
         /// Two threads that want the same kernel must not both compile it.
-        building: Mutex<()>,
+        building: Arc<Mutex<()>>,
     },
 }
 
@@ -38,13 +42,13 @@ impl CachedProgram {
             return Self::whole(recipe);
         }
         recipe.class.check(&recipe.device.info)?;
-        let built = Built::ByKernel { recipe: recipe.clone(), building: Mutex::default() };
-        Ok(Self { built, tier: recipe.tier, kernels: RwLock::default() })
+        let built = Built::ByKernel { recipe: recipe.clone(), building: Arc::default() };
+        Ok(Self { built, tier: recipe.tier, kernels: Arc::default() })
     }
 
     /// Builds a program of all its kernels.
     pub(super) fn whole(recipe: &Recipe) -> Result<Self> {
-        Ok(Self { built: Built::Whole(build(recipe)?), tier: recipe.tier, kernels: RwLock::default() })
+        Ok(Self { built: Built::Whole(build(recipe)?), tier: recipe.tier, kernels: Arc::default() })
     }
 
     /// Returns true if it was built with the constants of the specialised form.
@@ -54,28 +58,23 @@ impl CachedProgram {
 
     /// A kernel by name.
     pub fn kernel(&self, name: &'static str) -> Result<Arc<Kernel>> {
-        if let Some(kernel) = self.found(name) {
+        if let Some(kernel) = self.kernels.get(name) {
             return Ok(kernel);
         }
         match &self.built {
-            Built::Whole(program) => Ok(self.add(name, program.kernel(name)?)),
-            Built::ByKernel { recipe, building } => on_the_spot(|| {
-                let _building = building.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(kernel) = self.found(name) {
-                    return Ok(kernel);
-                }
-                Ok(self.add(name, build(&recipe.of_kernel(name))?.kernel(name)?))
-            }),
+            Built::Whole(program) => Ok(self.kernels.add(name, program.kernel(name)?)),
+            Built::ByKernel { recipe, building } => {
+                let (recipe, building) = (recipe.of_kernel(name), Arc::clone(building));
+                let kernels = Arc::clone(&self.kernels);
+                on_the_spot(move || {
+                    let _building = building.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some(kernel) = kernels.get(name) {
+                        return Ok(kernel);
+                    }
+                    Ok(kernels.add(name, build(&recipe)?.kernel(name)?))
+                })
+            }
         }
-    }
-
-    fn found(&self, name: &str) -> Option<Arc<Kernel>> {
-        self.kernels.read().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone)
-    }
-
-    fn add(&self, name: &'static str, kernel: Kernel) -> Arc<Kernel> {
-        let mut kernels = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(kernels.entry(name).or_insert_with(|| Arc::new(kernel)))
     }
 
     /// A kernel that was written at run time, by its name.
@@ -86,5 +85,16 @@ impl CachedProgram {
                 Err(Error::Invalid(format!("OpenCL: '{name}' is no kernel of the program {}", recipe.name())))
             }
         }
+    }
+}
+
+impl Kernels {
+    fn get(&self, name: &str) -> Option<Arc<Kernel>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone)
+    }
+
+    fn add(&self, name: &'static str, kernel: Kernel) -> Arc<Kernel> {
+        let mut kernels = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(kernels.entry(name).or_insert_with(|| Arc::new(kernel)))
     }
 }

@@ -62,15 +62,16 @@ impl Allocator {
         }
     }
 
-    /// Allocates `requested` bytes for a stream and pool. `idle` blocks until the device has nothing left to do.
+    /// Allocates `requested` bytes for a stream and pool. `idle` blocks until the device has nothing left to do; `None`
+    /// where that would be needed and is not given.
     pub fn allocate(
         &mut self,
         context: &Context,
         space: &AddressSpace,
         requested: usize,
         owner: Owner,
-        idle: impl Fn() -> Result<()>,
-    ) -> Result<usize> {
+        idle: Option<&dyn Fn() -> Result<()>>,
+    ) -> Result<Option<usize>> {
         if requested > self.limits.max_alloc {
             self.stats.num_ooms += 1;
             return Err(self.over_limit(requested));
@@ -81,6 +82,7 @@ impl Allocator {
         let mut found = self.blocks.take(size, requested, owner, may_split);
         if found.is_none() {
             if self.add_segment(context, space, size, owner).is_err() {
+                let Some(idle) = idle else { return Ok(None) };
                 self.stats.num_alloc_retries += 1;
                 let is_released =
                     |pool| pool == owner.mempool || pools::options(pool).is_none_or(|options| options.use_on_oom);
@@ -99,7 +101,7 @@ impl Allocator {
         self.stats.allocated_bytes.add(size);
         self.stats.active_bytes.add(size);
         self.stats.requested_bytes.add(requested);
-        Ok(address)
+        Ok(Some(address))
     }
 
     /// Frees a block; `mark` records a marker on another stream that used it, where one is needed. Returns false where

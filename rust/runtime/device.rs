@@ -15,7 +15,7 @@ use super::snapshot::SegmentView;
 use super::stats::MemoryStats;
 use super::stream::Stream;
 use super::streams::Streams;
-use crate::cl::{self, Buffer, Context, DeviceInfo, MemHandle, PlatformInfo, Queue};
+use crate::cl::{self, Buffer, Context, Deferred, DeviceInfo, MemHandle, PlatformInfo, Queue};
 use crate::error::{Error, Result};
 
 /// One OpenCL device; initialised on first use.
@@ -221,11 +221,21 @@ impl DeviceState {
     }
 
     fn allocate_for(&self, size: usize, owner: Owner) -> Result<usize> {
-        self.allocator().allocate(&self.context, &self.space, size, owner, || self.synchronize())
+        let allocate = |idle| self.allocator().allocate(&self.context, &self.space, size, owner, idle);
+        if let Some(address) = allocate(None)? {
+            return Ok(address);
+        }
+        // Memory is short. A signal may end this wait; the next one holds a lock.
+        self.synchronize()?;
+        let _deferred = Deferred::new();
+        allocate(Some(&|| self.synchronize()))?
+            .ok_or_else(|| Error::Invalid("OpenCL: no memory was allocated".to_owned()))
     }
 
     /// Returns memory to the allocator.
     pub fn free(&self, address: usize) -> Result<()> {
+        // In a destructor, which can raise nothing, and with a lock.
+        let _deferred = Deferred::new();
         let mut allocator = self.allocator();
         let mark = |stream| {
             let stream = self.stream(stream)?;
@@ -268,6 +278,9 @@ impl DeviceState {
     }
 
     fn release(&self, is_released: impl Fn(MemPool) -> bool) -> Result<()> {
+        // A signal may end this wait; the next one holds a lock.
+        self.synchronize()?;
+        let _deferred = Deferred::new();
         self.allocator().release_cached(&self.space, is_released, || self.synchronize())
     }
 

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::cl::{Buffer, Context, MemHandle, Queue, Read};
+use crate::cl::{Buffer, Context, Deferred, MemHandle, Queue, Read};
 use crate::error::{Error, Result};
 
 /// Four longs, the kind, a value and its bound (see `fault.cl`), and the dimension that an index was for.
@@ -245,8 +245,22 @@ impl Faults {
         (own, others)
     }
 
+    /// Arms a record again that could not be read.
+    fn rearm(&self, memory: MemHandle) {
+        if let Some(record) = self.records().iter_mut().find(|record| record.memory.handle() == memory) {
+            record.armed = true;
+            self.armed.store(true, Ordering::Release);
+        }
+    }
+
     /// Raises what kernels have recorded, and forgets it; waits for them only if there were some.
     pub fn raise(&self, queue: &Queue, launched: Launched) -> Result<()> {
+        if !self.armed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        queue.finish()?;
+        // What is disarmed must be read.
+        let _deferred = Deferred::new();
         let (own, others) = self.disarm(launched);
         let mut found = own.into_iter().try_for_each(|memory| take(memory, queue));
         for memory in others {
@@ -268,7 +282,10 @@ impl Faults {
         let mut bytes = [0; BYTES];
         let faults = Read { source: memory, offset: 0, target: bytes.as_mut_ptr(), size: BYTES };
         // SAFETY: the caller's promise; the array is exclusively borrowed during the call.
-        unsafe { queue.read_now(&[read, faults])? };
+        if let Err(error) = unsafe { queue.read_now(&[read, faults]) } {
+            self.rearm(memory);
+            return Err(error);
+        }
         settle(memory, queue, bytes)
     }
 }

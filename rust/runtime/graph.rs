@@ -7,7 +7,7 @@ use super::capture::{new_mempool, Capture, Content, Drawn, Kept};
 use super::current::current_stream;
 use super::device::device;
 use super::fork;
-use crate::cl::Arg;
+use crate::cl::{Arg, Deferred};
 use crate::error::{Error, Result};
 
 /// The stages of a graph.
@@ -138,8 +138,9 @@ impl Graph {
         stream.replay(context, &mut content.recording)
     }
 
-    /// Empties the graph. Waits for its replays; ends its capture.
+    /// Empties the graph. Waits for its replays, also in a destructor, which can raise nothing; ends its capture.
     pub fn reset(&self) {
+        let _deferred = Deferred::new();
         let state = std::mem::take(&mut *self.state());
         match state {
             State::Empty => {}

@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::HashMap;
 
-use super::device::{current_device, device};
+use super::device::{current_device, device, devices, Device};
 use super::fork;
 use super::stats::HostMemoryStats;
-use crate::cl::{Buffer, Event, MapAccess};
+use crate::cl::{Buffer, Deferred, Event, MapAccess};
 use crate::error::{Error, Result};
 
 /// Smallest block; sizes are powers of two from here.
@@ -42,9 +42,7 @@ fn pinned() -> MutexGuard<'static, Option<Pinned>> {
 /// Allocates pinned host memory; returns its host address.
 pub fn allocate_pinned(size: usize) -> Result<usize> {
     let class = size.max(MINIMUM).next_power_of_two();
-    let mut guard = pinned();
-    let pool = guard.get_or_insert_with(Pinned::default);
-    if let Some(address) = pool.reuse(class)? {
+    if let Some(address) = pinned().get_or_insert_default().reuse(class)? {
         return Ok(address);
     }
     let index = current_device();
@@ -53,9 +51,14 @@ pub fn allocate_pinned(size: usize) -> Result<usize> {
         Error::OutOfMemory(format!("OpenCL: cannot pin {class} bytes of host memory: {}", error.message()))
     })?;
     let queue = state.stream(0)?.queue(&state.context)?;
+    // Mapping comes after everything enqueued. A signal may end this wait, and not the other, which leaves nothing mapped.
+    queue.finish()?;
+    let _deferred = Deferred::new();
     let (pointer, mapped) = queue.map(buffer.handle(), 0, class, MapAccess::ReadWrite)?;
     queue.wait(&mapped)?;
     let address = pointer as usize;
+    let mut guard = pinned();
+    let pool = guard.get_or_insert_default();
     pool.stats.add_block(class);
     pool.stats.hand_out(class);
     pool.blocks.insert(address, Block { buffer, device: index, size: class, users: Vec::new(), in_use: true });
@@ -127,6 +130,11 @@ pub fn empty_pinned_cache() -> Result<()> {
     if fork::in_bad_fork() {
         return Ok(());
     }
+    // Unmapping comes after everything enqueued. A signal may end this wait; the others are short, and hold the lock.
+    for state in devices()?.iter().filter_map(Device::initialised) {
+        state.stream(0)?.synchronize()?;
+    }
+    let _deferred = Deferred::new();
     let mut guard = pinned();
     let Some(pool) = guard.as_mut() else { return Ok(()) };
     let cached: Vec<usize> = pool.free.values().flatten().copied().collect();

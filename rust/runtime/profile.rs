@@ -1,7 +1,7 @@
 //! Traces for profilers: commands with their device, their stream, and the host's time.
 
 use super::device::{devices, DeviceState};
-use crate::cl::{self, TracedCommand};
+use crate::cl::{self, Deferred, TracedCommand};
 use crate::error::Result;
 
 /// Markers that the clocks are compared by: the host is told late, and the earliest counts.
@@ -32,6 +32,8 @@ pub fn start_profile() {
 /// # Errors
 /// As the driver reports.
 pub fn stop_profile() -> Result<Vec<ProfiledCommand>> {
+    // Its caller, PyTorch's profiler, takes no exception.
+    let _deferred = Deferred::new();
     cl::stop_trace();
     let queues = queues_of_trace();
     // Also after an error: each command keeps memory of the driver's.

@@ -109,6 +109,16 @@ impl Stream {
         self.queue.get_or_init(|| Queue::new(context)).as_ref().map_err(Clone::clone)
     }
 
+    /// The same, once it has room for a command.
+    ///
+    /// # Errors
+    /// As [`Queue::make_room`].
+    fn with_room(&self, context: &Context, start: Start) -> Result<&Queue> {
+        let queue = self.own_queue(context)?;
+        queue.make_room(start)?;
+        Ok(queue)
+    }
+
     /// The id of its queue in traces, if it has one.
     pub(super) fn trace_id(&self) -> Option<usize> {
         self.used_queue().map(Queue::trace_id)
@@ -131,7 +141,7 @@ impl Stream {
         if let Some(capture) = self.capture() {
             return capture.launch(kernel, args, grid, start, |handle| self.faults.has(handle));
         }
-        self.own_queue(context)?.launch(kernel, args, grid, start)?;
+        self.with_room(context, start)?.launch(kernel, args, grid, start)?;
         LAUNCHES.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -146,7 +156,7 @@ impl Stream {
     ) -> Result<()> {
         match self.capture() {
             Some(capture) => capture.copy(source, target, size),
-            None => self.own_queue(context)?.copy(source.0, source.1, target.0, target.1, size),
+            None => self.with_room(context, Start::Now)?.copy(source.0, source.1, target.0, target.1, size),
         }
     }
 
@@ -154,7 +164,7 @@ impl Stream {
     pub fn fill(&self, context: &Context, target: MemHandle, offset: usize, pattern: &[u8], size: usize) -> Result<()> {
         match self.capture() {
             Some(capture) => capture.fill(target, offset, pattern, size),
-            None => self.own_queue(context)?.fill(target, offset, pattern, size),
+            None => self.with_room(context, Start::Now)?.fill(target, offset, pattern, size),
         }
     }
 

@@ -7,7 +7,7 @@ use super::device::{device_of_address, Device};
 use super::faults::Launched;
 use super::pinned;
 use super::waits::before_wait;
-use crate::cl::{Event, MapAccess, MemHandle, Queue, Read};
+use crate::cl::{Deferred, Event, MapAccess, MemHandle, Queue, Read};
 use crate::error::Result;
 
 /// Host memory that a copy between two devices passes through, a piece at a time.
@@ -176,6 +176,10 @@ pub fn map_all(ranges: &[Range]) -> Result<Vec<Mapping>> {
     if let Some(shared) = find_shared(device, ranges)? {
         return Ok(shared);
     }
+    // A signal may end this wait. The ones for the mappings are short, and may not be interrupted: there is a lock, and
+    // the memory would stay mapped.
+    queue_of(device)?.0.finish()?;
+    let _deferred = Deferred::new();
     let mut guard = mapping()?;
     let mut mappings = Vec::with_capacity(ranges.len());
     if let Err(error) = enqueue_maps(device, ranges, &mut mappings) {
@@ -221,6 +225,7 @@ pub unsafe fn unmap_all(mappings: &[Mapping]) -> Result<()> {
     if mappings.iter().all(|mapping| mapping.memory.is_none()) {
         return Ok(());
     }
+    let _deferred = Deferred::new();
     let mut guard = mapping()?;
     // SAFETY: promised by the caller.
     *guard = unsafe { enqueue_unmaps(mappings)? };

@@ -62,7 +62,11 @@ pub fn build_kernels(device: i32, source: &str, names: Vec<String>) -> Result<Ve
 /// # Errors
 /// [`Error::Build`] with the compiler's log.
 pub fn build_user_kernel(device: i32, source: &str, name: &str) -> Result<i64> {
-    let kernels = build(device, Family::User, source, &[name.to_owned()])?;
+    let named = |error| match error {
+        Error::Build { device, log, .. } => Error::Build { program: name.to_owned(), device, log },
+        other => other,
+    };
+    let kernels = build(device, Family::User, source, &[name.to_owned()]).map_err(named)?;
     kernels.first().copied().ok_or_else(|| Error::Invalid(format!("OpenCL: {name} was not built")))
 }
 
@@ -157,7 +161,8 @@ pub fn launch_user_kernel(kernel: i64, global: &[i64], local: &[i64], buffers: &
 
 /// Enqueues a kernel, by C's calling convention: `python/launch` calls it for Python.
 ///
-/// Returns 0; or 1, and 2 where an index is out of range, with a message of at most `size` bytes that ends with a zero.
+/// Returns 0; or 1, 2 where an index is out of range, and 3 where a signal handler raised, whose exception is set in
+/// Python; with a message of at most `size` bytes that ends with a zero.
 ///
 /// # Safety
 /// `buffers` points to `buffer_count` addresses of tensors, `values` to `value_count` scalars, `message` to `size` bytes.
@@ -191,10 +196,10 @@ pub unsafe extern "C" fn torch_opencl_launch(
     if let Some(last) = message.last_mut() {
         *last = 0;
     }
-    if matches!(error, Error::Index(_)) {
-        2
-    } else {
-        1
+    match error {
+        Error::Index(_) => 2,
+        Error::Interrupted => 3,
+        _ => 1,
     }
 }
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from processes import run_python
+from processes import output_of, run_python
 from releases import requires_torch
 
 
@@ -113,3 +113,41 @@ def test_a_profile_of_the_host_alone_traces_nothing_on_the_device(device):
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         torch.ones(3, device=device).add_(1)
     assert all(event.device_type == torch.autograd.DeviceType.CPU for event in profile.events())
+
+
+@pytest.mark.parametrize("library", ["auto", "host"])
+def test_a_matmul_is_seen_once_whoever_computes_it(library, tmp_path):
+    # Three matmuls: the first of its size has the libraries measured, and each may be a call of ATen for the CPU.
+    code = """
+    import collections, json
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Seen(TorchDispatchMode):
+        calls = collections.Counter()
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            Seen.calls[str(function)] += 1
+            return function(*args, **(kwargs or {}))
+
+    torch.ones(4, device="opencl").sum().item()
+    a, b, c = (torch.randn(*sizes, device="opencl") for sizes in [(600, 520), (520, 300), (1100, 520)])
+    torch.opencl.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as trace:
+        for _ in range(3):
+            a @ b
+        torch.opencl.synchronize()
+    with Seen():
+        c @ b
+    averages = {average.key: average.count for average in trace.key_averages()}
+    launches = averages.get("clEnqueueNDRangeKernel", 0)
+    print(json.dumps([averages["aten::mm"], launches, Seen.calls, torch.ops.torch_opencl.blas_choices(0)]))
+    """
+    variables = {"TORCH_OPENCL_BLAS": library, "TORCH_OPENCL_CACHE_DIR": str(tmp_path)}
+    matmuls, launches, calls, choices = json.loads(output_of(code, **variables).splitlines()[-1])
+    assert matmuls == 3 and calls == {"aten.mm.default": 1}
+    # The choice for matrices of these sizes, if there was one.
+    chosen = [choice for sizes, choice in json.loads(choices).items() if "1x512x256x512" in sizes]
+    assert launches == (0 if "host" in (library, *chosen) else 3)
+    assert len(chosen) == (library == "auto")

@@ -157,3 +157,43 @@ def test_more_local_memory_than_the_device_has_is_refused(device):
     message = "does not compile" if is_nvidia else "bytes of local memory, and this device has"
     with pytest.raises(RuntimeError, match=message):
         torch.opencl.compile_kernel(source, "k")(torch.zeros(4, device=device))
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("__kernel void scale(__global float *x, float a) { x[0] = a; x[1] = nowhere; }", 1),
+        (
+            "__kernel void scale(__global float *x,\n\t\t\tfloat a)\n{\tfloat b = a;\n"
+            "  x[0] = b;\n    x[1] = nowhere;\n}\n",
+            5,
+        ),
+        ("__kernel void scale(\n  __global float *x,\n  float a) { x[1] = nowhere; }", 3),
+        ("// One line\n/* \u00e9 */ kernel void scale(global float *x, float a) { x[1] = nowhere; }", 2),
+        (
+            "kernel void other(global float *y) { y[0] = 1; }\n"
+            "kernel void scale(global float *x, float a) { x[0] = a; } "
+            "kernel void last(global float *z) { z[0] = nowhere; }",
+            2,
+        ),
+        ("kernel void scale(global float *x, float a) { x[0] = a; }\nfloat f(void) { return nowhere; }", 2),
+    ],
+)
+def test_messages_of_the_compiler_have_the_kernels_name_and_its_authors_lines_and_columns(source, line, device):
+    with pytest.raises(RuntimeError, match="the kernel program scale does not compile for") as raised:
+        torch.opencl.compile_kernel(source, "scale")(torch.zeros(2, device=device), 1.0)
+    found = re.search(r"(\d+):(\d+):[^\n]*nowhere", str(raised.value))
+    if found is None:
+        pytest.skip("the driver's compiler writes its messages in another form")
+    text = source.split("\n")[line - 1].encode()
+    assert (int(found[1]), int(found[2])) == (line, text.index(b"nowhere") + 1)
+
+
+def test_kernels_that_macros_define_compile(device):
+    source = (
+        "#define MAKE(name, type) \\\n  kernel void name(global type *x, float a) { \\\n    x[0] = a; }\n"
+    )
+    source += "kernel void f(global float *x) { x[0] = 2; }"
+    x = torch.zeros(1, device=device)
+    torch.opencl.compile_kernel(source, "f")(x)
+    assert x.item() == 2

@@ -1,0 +1,23 @@
+"""Lets signals end the waits of the native library: Ctrl-C is answered although a device has much left to do."""
+
+import atexit
+
+import torch
+
+from torch_opencl._load import native
+
+# Kept, because the implementation goes with it.
+_library: torch.library.Library | None = None
+
+
+def install() -> None:
+    """Let the library run the handlers of signals while the main thread waits in it, until the process ends."""
+    global _library
+    _library = torch.library.Library("torch_opencl", "IMPL")
+    _library.impl("run_signal_handlers", _run_signal_handlers, "CPU")
+    native().watch_signals(True)
+    atexit.register(native().watch_signals, False)
+
+
+def _run_signal_handlers() -> None:
+    """Does nothing: Python runs handlers, in its main thread, where a function begins; what they raise passes on."""

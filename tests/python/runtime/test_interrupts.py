@@ -1,0 +1,80 @@
+"""Signals while the host waits for the device: Ctrl-C is answered at once, and the process is usable afterwards."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from processes import output_of
+
+CASES = Path(__file__).with_name("interrupt_cases.py")
+GPU = {"TORCH_OPENCL_DEVICE_CLASS": "gpu", "TORCH_OPENCL_SMALL_CALLS": "kernels"}
+# Seconds from the signal to the exception. Each wait takes 1.2 s, and the signal comes after 0.15 s.
+LIMIT = 0.6
+
+
+def run_cases(*arguments: str, **environment: str) -> dict[str, dict]:
+    """Run cases in a process of their own: a signal is for a whole process."""
+    code = f"import runpy; runpy.run_path({str(CASES)!r}, run_name='__main__')"
+    return json.loads(output_of(code, *arguments, **environment).splitlines()[-1])
+
+
+def check(results: dict[str, dict], exception: str) -> None:
+    """Hold what was raised, when, and what was computed later against what is expected."""
+    returns = results.pop("a handler that returns", None)
+    if returns is not None:
+        assert returns == {"raised": "nothing", "seconds": None, "is_right": True}
+    assert {name: (found["raised"], found["is_right"]) for name, found in results.items()} == dict.fromkeys(
+        results, (exception, True)
+    )
+    assert {name: found["seconds"] for name, found in results.items() if found["seconds"] > LIMIT} == {}
+
+
+def test_a_signal_ends_every_wait() -> None:
+    results = run_cases()
+    assert len(results) > 20
+    check(results, "KeyboardInterrupt")
+
+
+@pytest.mark.parametrize("environment", [GPU, {"TORCH_OPENCL_SMALL_CALLS": "host", "TORCH_OPENCL_BLAS": "auto"}])
+def test_a_signal_ends_waits_of_other_kernels(environment: dict[str, str]) -> None:
+    names = ["item", "cpu, large", "to device, large", "computed by the host", "a handler that returns"]
+    check(run_cases(*names, **environment), "KeyboardInterrupt")
+
+
+def test_the_exception_of_the_users_handler_arrives() -> None:
+    check(run_cases("alarm", "item", "synchronize", "compiling", "a handler that returns"), "Alarm")
+
+
+def test_waits_last_while_signals_are_not_watched() -> None:
+    # As at the end of a process; and it shows that the other tests would notice.
+    found = run_cases("unwatched", "item")["item"]
+    assert found["is_right"] and found["seconds"] > LIMIT
+
+
+def test_a_cpu_has_about_a_second_of_work_waiting(device: torch.device) -> None:
+    if torch.opencl.get_device_properties(device).type != "cpu":
+        pytest.skip("queues of GPUs are bounded by the number of commands")
+    spin = torch.opencl.compile_kernel(
+        "__kernel void spin(__global float *x, const long count) { float v = x[0];\n"
+        "for (long i = 0; i < count; i++) v = v * 0.9999f + 0.5f; x[0] = v; }",
+        "spin",
+    )
+    x = torch.zeros(1, device=device)
+    spin(x, 1, elements=1)
+    steps, total, left = 1 << 22, 0.0, 0.0
+    while total < 4:
+        # Quick work first: what follows is slower than the throttle expects.
+        for _ in range(2000):
+            x.add_(1)
+        torch.opencl.synchronize()
+        start = time.perf_counter()
+        for _ in range(40):
+            spin(x, steps, elements=1)
+        enqueued = time.perf_counter()
+        torch.opencl.synchronize()
+        total, left = time.perf_counter() - start, time.perf_counter() - enqueued
+        steps *= 4
+    # Five or six kernels of 40, or, where they are quick, a second; and the machine may be busy.
+    assert left < total / 2
