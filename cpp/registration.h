@@ -30,12 +30,14 @@ class ArgumentCheck {
   ArgumentCheck(uint64_t dtypes, std::string_view op)
       : dtypes_(dtypes), devices_(op), crosses_devices_(crosses_devices(op)), is_inplace_(op.ends_with('_')) {}
 
-  // Returns true if all dtypes are ones the row lists. Raises when tensors live on different devices.
+  // Returns true if all dtypes are ones the row lists. Raises when tensors live on different devices, and where what is
+  // written to an output would be read as an input.
   template <class... Args>
   bool operator()(Args&... args) {
     (look(args), ...);
     check_generator();
     devices_.require_device();
+    if (!outputs_.empty()) check_overlaps();
     return supported_;
   }
 
@@ -52,12 +54,15 @@ class ArgumentCheck {
     if (!crosses_devices_) devices_.add(output.device());
     materialize(output);
     look(std::as_const(output));
+    // Ops in place have rules of their own.
+    if (!is_inplace_) outputs_.push_back(&output);
   }
   void look(const std::optional<at::Generator>& generator) {
     if (generator.has_value() && generator->defined()) generator_ = generator->device().type();
   }
   // A generator of this device brings calls here whose tensors are all on the host.
   void check_generator() const;
+  void check_overlaps() const;
   void look(const std::optional<at::Tensor>& tensor) {
     if (tensor.has_value()) look(*tensor);
   }
@@ -77,6 +82,8 @@ class ArgumentCheck {
   DeviceCheck devices_;
   bool crosses_devices_, is_inplace_;
   std::optional<c10::DeviceType> generator_;
+  c10::SmallVector<const at::Tensor*, 6> inputs_; // and outputs
+  c10::SmallVector<const at::Tensor*, 2> outputs_;
   bool supported_ = true;
 };
 

@@ -1,6 +1,7 @@
 #include "entries/copy.h"
 
 #include <ATen/OpMathType.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/native/im2col_shape_check.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/zeros.h>
@@ -109,6 +110,7 @@ at::Tensor col2im(
 }
 
 void unfold_backward(at::Tensor& grad_in, const at::Tensor& grad, int64_t dim, int64_t size, int64_t step) {
+  dim = at::maybe_wrap_dim(dim, grad_in.dim());
   // Windows overlap, but those that lie `apart` of one another do not: few launches, each over dense runs.
   const int64_t windows = grad.size(dim), apart = (size + step - 1) / step;
   const bool is_wide = at::toOpMathType(grad_in.scalar_type()) != grad_in.scalar_type() && apart > 1;

@@ -26,8 +26,11 @@ Steps upsample_steps(
   Steps steps;
   int64_t dim = 2;
   for (const std::optional<double>& scale : arguments.scales) {
+    const int64_t from = coarse.size(dim), to = fine.size(dim);
+    // As ATen, which takes each pixel of an image for itself here, whatever scale it is given.
+    const bool is_kept = rule == ResampleRule::Nearest && arguments.scales.size() == 2 && from == to;
     const double step =
-        at::native::area_pixel_compute_scale<double>(coarse.size(dim), fine.size(dim), arguments.align_corners, scale);
+        is_kept ? 1 : at::native::area_pixel_compute_scale<double>(from, to, arguments.align_corners, scale);
     steps.push_back({rule, arguments.align_corners, step, /*shift=*/0});
     dim++;
   }

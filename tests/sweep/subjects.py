@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import op_checks
+import op_corners
 import torch
 from op_checks import Case
 from op_samples import call, samples, tolerance
@@ -66,10 +67,15 @@ def _op(info: OpInfo, dtype: torch.dtype) -> Subject:
     checks: Checks = {"forward": partial(op_checks.forward, info, dtype)}
     if info.supports_out:
         checks["out"] = partial(op_checks.out, info, dtype)
+        checks["overlap"] = partial(op_corners.overlapping_out, info, dtype)
     if op_checks.has_inplace(info):
         checks["inplace"] = partial(op_checks.inplace, info, dtype)
     if info.supports_autograd and dtype in info.supported_backward_dtypes("cpu"):
         checks["backward"] = partial(op_checks.backward, info, dtype)
+        checks["pairs"] = partial(op_corners.pairs, info, dtype)
+        checks["batches"] = partial(op_corners.batches_of_gradients, info, dtype)
+        checks["vmap_backward"] = partial(op_corners.vmap_of_gradients, info, dtype)
+        checks["dims"] = partial(op_corners.negative_dims, info, dtype)
         if info.supports_gradgrad:
             checks["gradgrad"] = partial(op_checks.gradgrad, info, dtype)
         if info.supports_forward_ad:

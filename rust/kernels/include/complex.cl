@@ -63,7 +63,12 @@ static inline T complex_exp(T z) {
   if (isinf(z.x) && !isfinite(z.y)) return z.x < 0 ? C(0) : (T)(INFINITY, NAN);
   return exp_times(z.x, (T)(cos(z.y), sin(z.y)));
 }
-static inline T complex_log(T z) { return (T)(log(hypot(z.x, z.y)), atan2(z.y, z.x)); }
+// A quarter of a large number, whose absolute value does not overflow.
+static inline TR log_magnitude(T z) {
+  const bool is_great = fmax(fabs(z.x), fabs(z.y)) > EXP_OF_SPLIT;
+  return is_great ? log(hypot(z.x / 4, z.y / 4)) + LIT(1.3862943611198906) : log(hypot(z.x, z.y));
+}
+static inline T complex_log(T z) { return (T)(log_magnitude(z), atan2(z.y, z.x)); }
 
 static inline T complex_sqrt(T z) {
   // A quarter of a large number, so that its absolute value, and the sum with it, do not overflow.
@@ -93,7 +98,10 @@ static inline T complex_cosh(T z) {
 }
 static inline T complex_tanh(T z) {
   // Past 20 tanh is 1 in every digit, and cosh would soon overflow.
-  if (fabs(z.x) > 20) return (T)(copysign((TR)1, z.x), isfinite(z.y) ? copysign((TR)0, sin(2 * z.y)) : (TR)0);
+  if (fabs(z.x) > 20) {
+    if (isinf(z.x) && !isfinite(z.y)) return (T)(copysign((TR)1, z.x), 0);
+    return (T)(isfinite(z.y) ? copysign((TR)1, z.x) : (TR)NAN, 4 * exp(-2 * fabs(z.x)) * cos(z.y) * sin(z.y));
+  }
   if (z.y == 0) return (T)(tanh(z.x), z.y);
   if (z.x == 0) return (T)(z.x, tan(z.y));
   return over(complex_sinh(z), complex_cosh(z));
@@ -113,7 +121,7 @@ typedef TR TE;
 #endif
 
 static inline T power(T a, T b) {
-  if (a.x == 0 && a.y == 0) return b.x > 0 ? C(0) : (T)(NAN, NAN);
+  if (a.x == 0 && a.y == 0) return b.x > 0 && isfinite(b.y) ? C(0) : (T)(NAN, NAN);
   TE length = log(hypot((TE)a.x, (TE)a.y));
   TE angle = atan2((TE)a.y, (TE)a.x);
   TE exponent = b.x * length - b.y * angle, turn = b.x * angle + b.y * length;
@@ -145,7 +153,7 @@ static inline T complex_sign(T z) {
 // Without the digits that 1 + z and exp(z) - 1 lose of a small z.
 static inline T complex_log1p(T z) {
   TR angle = atan2(z.y, 1 + z.x);
-  if (fabs(z.x) + fabs(z.y) > LIT(0.5)) return (T)(log(hypot(1 + z.x, z.y)), angle);
+  if (!(fabs(z.x) + fabs(z.y) <= LIT(0.5))) return (T)(log_magnitude((T)(1 + z.x, z.y)), angle);
   return (T)(log1p(z.x * (2 + z.x) + z.y * z.y) / 2, angle);
 }
 // log(exp(x) + exp(y)) from the operand of the greater real part. The angle of exp(-inf) is not known: x and y that both
@@ -162,25 +170,46 @@ static inline T complex_expm1(T z) {
 }
 
 // Inverse functions after W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987): signs of zeros choose the
-// side of a cut, so 1 - z and 1 + z are written out by parts.
+// side of a cut, so 1 - z and 1 + z are written out by parts. Large numbers, beside which 1 is lost, and infinite ones
+// take the limits, log(2 |z|) and the angle of z: they give the values of C99 (annex G).
+#ifdef CLASS_C
+#define LOSES_ONE LIT(0x1p24)
+#else
+#define LOSES_ONE LIT(0x1p53)
+#endif
+#define HALF_PI LIT(1.5707963267948966)
+static inline bool is_large(T z) { return fmax(fabs(z.x), fabs(z.y)) > LOSES_ONE; }
+static inline TR log_twice(T z) { return log_magnitude(z) + LIT(0.6931471805599453); }
 static inline T one_minus(T z) { return (T)(1 - z.x, -z.y); }
 static inline T one_plus(T z) { return (T)(1 + z.x, z.y); }
 static inline T complex_asin(T z) {
+  if (z.x == 0) return (T)(z.x, asinh(z.y));
+  if (is_large(z)) return (T)(atan2(z.x, fabs(z.y)), copysign(log_twice(z), z.y));
   T minus = complex_sqrt(one_minus(z)), plus = complex_sqrt(one_plus(z));
   return (T)(atan2(z.x, times(minus, plus).x), asinh(times(conjugate(minus), plus).y));
 }
 static inline T complex_acos(T z) {
+  if (z.x == 0) return (T)(HALF_PI, -asinh(z.y));
+  if (is_large(z)) return (T)(atan2(fabs(z.y), z.x), -copysign(log_twice(z), z.y));
   T minus = complex_sqrt(one_minus(z)), plus = complex_sqrt(one_plus(z));
   return (T)(2 * atan2(minus.x, plus.x), asinh(times(conjugate(plus), minus).y));
 }
 static inline T complex_acosh(T z) {
+  if (z.x == 0) return (T)(asinh(fabs(z.y)), copysign(HALF_PI, z.y));
+  if (is_large(z)) return (T)(log_twice(z), atan2(z.y, z.x));
   T minus = complex_sqrt((T)(z.x - 1, z.y)), plus = complex_sqrt(one_plus(z));
   return (T)(asinh(times(conjugate(minus), plus).x), 2 * atan2(minus.y, plus.x));
 }
 static inline T complex_atanh(T z) {
-  TR gap = 1 - fabs(z.x), squares = z.y * z.y;
-  TR real = copysign(log1p(4 * fabs(z.x) / (gap * gap + squares)) / 4, z.x);
-  return (T)(real, atan2(2 * z.y, gap * (1 + fabs(z.x)) - squares) / 2);
+  if (z.x == 0) return (T)(z.x, atan(z.y));
+  if (isinf(z.x) || isinf(z.y))
+    return (T)(copysign((TR)0, z.x), isnan(z.y) ? z.y : copysign(HALF_PI, z.y));
+  if (is_large(z) && !isnan(z.x) && !isnan(z.y)) return (T)(over(C(1), z).x, copysign(HALF_PI, z.y));
+  TR gap = 1 - fabs(z.x), squares = z.y * z.y, apart = fmax(fabs(gap), fabs(z.y));
+  // Beside the poles the squares vanish.
+  TR size = apart < LIT(0x1p-30) ? LIT(0.34657359027997264) - log(hypot(gap, z.y)) / 2
+                                 : log1p(4 * fabs(z.x) / (gap * gap + squares)) / 4;
+  return (T)(copysign(size, z.x), atan2(2 * z.y, gap * (1 + fabs(z.x)) - squares) / 2);
 }
 // asinh(z) = asin(iz) / i, and atan likewise.
 static inline T complex_asinh(T z) { return over_i(complex_asin(times_i(z))); }

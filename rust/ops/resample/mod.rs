@@ -146,9 +146,12 @@ impl Axis {
             fine: self.fine,
             shift: self.step.shift,
             start,
-            scale: match class {
-                Class::Double | Class::ComplexDouble => scale.to_bits(),
-                Class::Float | Class::Integer | Class::Unsigned | Class::Complex => u64::from((scale as f32).to_bits()),
+            scale: match (self.step.rule, class) {
+                (ResampleRule::Nearest | ResampleRule::NearestExact, _) => u64::from((scale as f32).to_bits()),
+                (_, Class::Double | Class::ComplexDouble) => scale.to_bits(),
+                (_, Class::Float | Class::Integer | Class::Unsigned | Class::Complex) => {
+                    u64::from((scale as f32).to_bits())
+                }
             },
         }
     }
@@ -248,6 +251,8 @@ mod tests {
         let axis = Axis::new(step(ResampleRule::Linear, 0.1, 0), 5, 50, false);
         assert_eq!(axis.shared(0, Class::Float).scale, u64::from(0.1_f32.to_bits()));
         assert_eq!(axis.shared(0, Class::Double).scale, 0.1_f64.to_bits());
+        let nearest = Axis::new(step(ResampleRule::Nearest, 0.1, 0), 5, 50, false);
+        assert_eq!(nearest.shared(0, Class::Double).scale, u64::from(0.1_f32.to_bits()));
     }
 
     #[test]

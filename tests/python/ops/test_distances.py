@@ -69,3 +69,26 @@ def test_distances_within_a_list_and_their_gradients(device, p, dtype):
     for ours, theirs in zip(results[1], results[0], strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     assert torch.pdist(x[:1].to(device), p).shape == (0,)
+
+
+@pytest.mark.parametrize("points", [2, 40])
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0, float("inf")])
+def test_gradients_of_distances_in_batches(device, p, points):
+    """vmap gives a batch to the gradient alone, and to the points alone."""
+    x, y = torch.randn(4, points, 3), torch.randn(points + 1, 3)
+    weights = torch.randn(5, points, points + 1)
+
+    def distances(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.cdist(a, b, p)
+
+    def gradient(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.func.grad(lambda a: distances(a, b).square().sum())(a)
+
+    pull_back = torch.func.vjp(distances, x[0], y)[1]
+    expected = [torch.stack(gradients) for gradients in zip(*map(pull_back, weights), strict=True)]
+    pull_back = torch.func.vjp(distances, x[0].to(device), y.to(device))[1]
+    for ours, theirs in zip(torch.func.vmap(pull_back)(weights.to(device)), expected, strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs)
+    expected = torch.stack([gradient(each, y) for each in x])
+    actual = torch.func.vmap(gradient, in_dims=(0, None))(x.to(device), y.to(device))
+    torch.testing.assert_close(actual.cpu(), expected)

@@ -281,3 +281,19 @@ def test_positions_near_an_integer_are_those_of_the_cpu(dtype: torch.dtype, mode
         x = torch.arange(size, dtype=dtype)[None, None]
         ours = F.interpolate(x.to(device), size=output_size, mode=mode)
         torch.testing.assert_close(ours.cpu(), F.interpolate(x, size=output_size, mode=mode), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("dtype", computed([torch.float64, torch.float32]), ids=str)
+def test_gradients_of_the_nearest_go_to_the_pixel_that_was_read(mode: str, dtype: torch.dtype, device: torch.device):
+    """Positions that float and double round to different pixels."""
+    sizes = [(47, 0.7, None), (97, 3.3333, None), (13, 2.6, None), (49, None, 98 * 3), (123, None, 410), (3, 1.3, None)]
+    for length, scale, size in sizes:
+        for dims in (1, 2, 3):
+            shape = (1, 1, *([2] * (dims - 1)), length)
+            x = torch.arange(length, dtype=dtype, device=device).expand(shape).clone().requires_grad_()
+            how = {"size": [2] * (dims - 1) + [size]} if size else {"scale_factor": (*([1.0] * (dims - 1)), scale)}
+            result = F.interpolate(x, mode=mode, **how)
+            (grad,) = torch.autograd.grad(result.sum(), x)
+            read = torch.bincount(result.detach().flatten().long().cpu(), minlength=length)
+            assert grad.sum(dim=tuple(range(x.dim() - 1))).long().tolist() == read.tolist(), (length, scale, size, dims)

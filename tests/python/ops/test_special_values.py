@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from float64 import computed
 from op_samples import NoFallback
 from torch.nn import functional
 
@@ -238,3 +239,23 @@ def test_variances_of_infinite_elements_are_nan(device: torch.device) -> None:
                 assert torch.var(there, 1).isnan().tolist() == [True, False]
                 assert torch.std(there.mT.contiguous(), 0).isnan().tolist() == [True, False]
                 assert torch.var(there).isnan()
+
+
+@pytest.mark.parametrize("dtype", computed([torch.complex64, torch.complex128]), ids=str)
+@pytest.mark.parametrize(
+    "name", ["asin", "acos", "atan", "asinh", "acosh", "atanh", "log", "log1p", "sqrt", "tanh", "tan"]
+)
+def test_complex_functions_of_special_numbers(name: str, dtype: torch.dtype, device: torch.device) -> None:
+    """Zeros of both signs, infinities and NaN in either part, which C99 (annex G) lists, and numbers near the limits."""
+    largest = torch.finfo(dtype).max / 2
+    parts = [0.0, -0.0, 0.5, -2.0, math.inf, -math.inf, math.nan, largest, -largest, 1e10, 25.0]
+    numbers = torch.tensor([complex(real, imag) for real in parts for imag in parts], dtype=dtype)
+    # One by one: the CPU's vectors are not those of its single elements everywhere.
+    expected = torch.stack([getattr(torch, name)(number) for number in numbers])
+    actual = getattr(torch, name)(numbers.to(device)).cpu()
+    for ours, theirs in ((actual.real, expected.real), (actual.imag, expected.imag)):
+        # A sign that the standard leaves open is that of an infinite part beside NaN.
+        is_open = expected.isnan() & theirs.isinf()
+        torch.testing.assert_close(
+            ours.where(~is_open, ours.abs()), theirs.where(~is_open, theirs.abs()), equal_nan=True
+        )
