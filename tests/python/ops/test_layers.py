@@ -356,18 +356,6 @@ def test_gates_of_a_wrong_size_are_refused(device):
         torch.ops.aten._thnn_fused_gru_cell(gates, gates, state, *[torch.zeros(12, device=device).half()] * 2)
 
 
-def test_a_padded_batch_through_a_transformer_encoder(device):
-    # In evaluation mode the encoder asks whether it may pack its input into a nested tensor.
-    torch.manual_seed(0)
-    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
-    x, padding = torch.randn(2, 4, 8), torch.tensor([[False, False, True, True], [False] * 4])
-    there = copy.deepcopy(encoder).to(device)
-    with torch.no_grad():
-        expected = encoder(x, src_key_padding_mask=padding)
-        actual = there(x.to(device), src_key_padding_mask=padding.to(device)).cpu()
-    torch.testing.assert_close(actual[~padding], expected[~padding])
-
-
 @pytest.mark.parametrize("dtype", computed(FLOATING), ids=str)
 @covers("_masked_softmax_backward", "glu_backward_jvp")
 def test_gradients_that_are_operators_of_their_own(dtype: torch.dtype, device: torch.device) -> None:

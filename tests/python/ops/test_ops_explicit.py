@@ -21,6 +21,7 @@ import test_layers  # noqa: F401
 import test_linear_algebra  # noqa: F401
 import test_losses  # noqa: F401
 import test_low_precision_matmul  # noqa: F401
+import test_nested  # noqa: F401
 import test_pooling  # noqa: F401
 import test_random_ops  # noqa: F401
 import test_segments  # noqa: F401
@@ -51,7 +52,6 @@ ELSEWHERE = {
         for rule in ("sgd", "adam", "adamw", "adagrad")
         for lr in ("", ".tensor_lr")
     },
-    "_nested_tensor_from_mask_left_aligned": "test_layers.py",
     "_thnn_fused_gru_cell": "test_layers.py",
     "_thnn_fused_gru_cell_backward": "test_layers.py",
     "_thnn_fused_lstm_cell": "test_layers.py",
