@@ -9,15 +9,16 @@ import torch
 _library = torch.library.Library("aten", "FRAGMENT")
 
 
-def _cdist_backward(info: Any, in_dims: tuple, grad: Any, x1: Any, x2: Any, p: float, distances: Any) -> tuple:
-    """Give every operand the batch. PyTorch's rule adds up, or mixes, gradients where only `grad` has one."""
-    dims = (*in_dims[:3], in_dims[4])
-    batches = (
-        operand.unsqueeze(0).expand(info.batch_size, *operand.shape) if dim is None else operand.movedim(dim, 0)
-        for operand, dim in zip((grad, x1, x2, distances), dims, strict=True)
-    )
-    grad, x1, x2, distances = (batch.contiguous() for batch in batches)
-    return torch.ops.aten._cdist_backward(grad, x1, x2, p, distances), 0
+def _cdist_backward(info: Any, in_dims: tuple, *args: Any) -> tuple[torch.Tensor, int]:
+    """Give every tensor the batch. PyTorch's rule adds up, or mixes, gradients where only `grad` has one."""
+
+    def batch(arg: Any, dim: int | None) -> Any:
+        if not isinstance(arg, torch.Tensor):
+            return arg
+        moved = arg.unsqueeze(0).expand(info.batch_size, *arg.shape) if dim is None else arg.movedim(dim, 0)
+        return moved.contiguous()
+
+    return torch.ops.aten._cdist_backward(*map(batch, args, in_dims)), 0
 
 
 def register() -> None:

@@ -136,7 +136,10 @@ impl Axis {
 
     /// As kernels take it; its table begins at byte `start`.
     fn shared(&self, start: i64, class: Class) -> ResampleAxis {
-        let scale = self.step.scale;
+        let scale = match self.step.rule {
+            ResampleRule::Nearest | ResampleRule::NearestExact => f64::from(self.step.scale as f32),
+            _ => self.step.scale,
+        };
         ResampleAxis {
             rule: self.step.rule.repr,
             align_corners: i32::from(self.step.align_corners),
@@ -146,12 +149,9 @@ impl Axis {
             fine: self.fine,
             shift: self.step.shift,
             start,
-            scale: match (self.step.rule, class) {
-                (ResampleRule::Nearest | ResampleRule::NearestExact, _) => u64::from((scale as f32).to_bits()),
-                (_, Class::Double | Class::ComplexDouble) => scale.to_bits(),
-                (_, Class::Float | Class::Integer | Class::Unsigned | Class::Complex) => {
-                    u64::from((scale as f32).to_bits())
-                }
+            scale: match class {
+                Class::Double | Class::ComplexDouble => scale.to_bits(),
+                Class::Float | Class::Integer | Class::Unsigned | Class::Complex => u64::from((scale as f32).to_bits()),
             },
         }
     }
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(axis.shared(0, Class::Float).scale, u64::from(0.1_f32.to_bits()));
         assert_eq!(axis.shared(0, Class::Double).scale, 0.1_f64.to_bits());
         let nearest = Axis::new(step(ResampleRule::Nearest, 0.1, 0), 5, 50, false);
-        assert_eq!(nearest.shared(0, Class::Double).scale, u64::from(0.1_f32.to_bits()));
+        assert_eq!(nearest.shared(0, Class::Double).scale, f64::from(0.1_f32).to_bits());
     }
 
     #[test]

@@ -33,7 +33,7 @@ typedef struct {
   long fine;
   long shift;  // padding before the first element
   long start;  // of the table, in bytes
-  ulong scale;  // coarse positions to a fine one, as the bits of a TF, or of a float by the rules for the nearest
+  ulong scale;  // coarse positions to a fine one, as the bits of a TF
 } ResampleAxis;
 SHARED(ResampleAxis, 56);
 
@@ -66,9 +66,6 @@ static inline TF scale_of(const ResampleAxis *axis) {
   return as_float((uint)axis->scale);
 #endif
 }
-
-// The nearest position is found in float for all dtypes, as on other devices.
-static inline float nearest_scale(const ResampleAxis *axis) { return as_float((uint)axis->scale); }
 
 // Keys' cubic convolution; its parameter is -0.75 for interpolation and -0.5 for smoothing, as in PyTorch.
 static inline TF cubic_near(TF x, TF a) { return ((a + 2) * x - (a + 3)) * x * x + 1; }
@@ -119,9 +116,10 @@ static inline KernelElements find_elements(const ResampleAxis *axis, long o) {
   if (axis->rule == RULE_REPLICATE || axis->rule == RULE_REFLECT) {
     t.first = o - axis->shift;
   } else if (axis->rule == RULE_NEAREST) {
-    t.first = (long)floor((float)o * nearest_scale(axis));
+    // In float for all dtypes, as on other devices; the scale is one too.
+    t.first = (long)floor((float)o * (float)scale);
   } else if (axis->rule == RULE_NEAREST_EXACT) {
-    t.first = (long)floor(((float)o + 0.5f) * nearest_scale(axis));
+    t.first = (long)floor(((float)o + 0.5f) * (float)scale);
   } else if (axis->rule == RULE_LINEAR && axis->coarse == axis->fine) {
     t.first = o;
   } else {

@@ -243,10 +243,10 @@ def test_variances_of_infinite_elements_are_nan(device: torch.device) -> None:
 
 @pytest.mark.parametrize("dtype", computed([torch.complex64, torch.complex128]), ids=str)
 @pytest.mark.parametrize(
-    "name", ["asin", "acos", "atan", "asinh", "acosh", "atanh", "log", "log1p", "sqrt", "tanh", "tan"]
+    "name", ["asin", "acos", "atan", "asinh", "acosh", "atanh", "log", "sqrt", "tanh", "tan"]
 )
 def test_complex_functions_of_special_numbers(name: str, dtype: torch.dtype, device: torch.device) -> None:
-    """Zeros of both signs, infinities and NaN in either part, which C99 (annex G) lists, and numbers near the limits."""
+    """Zeros, infinities and NaN in either part, for which C99 (annex G) has values, and numbers near the limits."""
     largest = torch.finfo(dtype).max / 2
     parts = [0.0, -0.0, 0.5, -2.0, math.inf, -math.inf, math.nan, largest, -largest, 1e10, 25.0]
     numbers = torch.tensor([complex(real, imag) for real in parts for imag in parts], dtype=dtype)
