@@ -58,15 +58,18 @@ def libraries(models: list[dict]) -> list[str]:
     by_library: dict[str, dict[str, float]] = {}
     for name, ratio in timed.items():
         by_library.setdefault(name.partition("/")[0], {})[name.partition("/")[2]] = ratio
-    found = [line(f"models of {name}", ratios, "", statistics.median(ratios.values())) for name, ratios in by_library.items()]
-    return [*found, line("all these models", timed, "", statistics.median(timed.values()))]
+    by_library["all libraries"] = timed
+    return [
+        line(f"models of {name}", found, "", statistics.median(found.values())) for name, found in by_library.items()
+    ]
 
 
 def processor() -> str:
     """Return the processor's name and the number of its cores that this machine has."""
     info = Path("/proc/cpuinfo").read_text()
     name = re.search(r"^model name\s*: (.*)$", info, re.M)
-    return f"{name[1] if name else 'an unknown processor'}, {info.count('processor\t')} cores"
+    cores = len(re.findall(r"^processor\s", info, re.M))
+    return f"{name[1] if name else 'an unknown processor'}, {cores} cores"
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from torch_opencl._lazy import _lazy_init, device_count
 from torch_opencl._load import native
 from torch_opencl._progress import following
-from torch_opencl.diagnostics import kernel_cache_info
+from torch_opencl.diagnostics import KernelCacheInfo, kernel_cache_info
 
 __all__ = ["WarmupStatistics", "warmup"]
 
@@ -93,7 +93,7 @@ def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kw
 
 
 @contextlib.contextmanager
-def _progress(before: dict[str, Any]) -> Iterator[None]:
+def _progress(before: KernelCacheInfo) -> Iterator[None]:
     """Show the programs that are built in the context, also those that the function itself waits for."""
 
     def count() -> tuple[int, int]:

@@ -202,8 +202,7 @@ static inline T complex_acosh(T z) {
 }
 static inline T complex_atanh(T z) {
   if (z.x == 0) return (T)(z.x, atan(z.y));
-  if (isinf(z.x) || isinf(z.y))
-    return (T)(copysign((TR)0, z.x), isnan(z.y) ? z.y : copysign(HALF_PI, z.y));
+  if (isinf(z.x) || isinf(z.y)) return (T)(copysign((TR)0, z.x), isnan(z.y) ? z.y : copysign(HALF_PI, z.y));
   if (is_large(z) && !isnan(z.x) && !isnan(z.y)) return (T)(over(C(1), z).x, copysign(HALF_PI, z.y));
   TR gap = 1 - fabs(z.x), squares = z.y * z.y, apart = fmax(fabs(gap), fabs(z.y));
   // Beside the poles the squares vanish.

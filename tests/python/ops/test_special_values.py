@@ -242,9 +242,7 @@ def test_variances_of_infinite_elements_are_nan(device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("dtype", computed([torch.complex64, torch.complex128]), ids=str)
-@pytest.mark.parametrize(
-    "name", ["asin", "acos", "atan", "asinh", "acosh", "atanh", "log", "sqrt", "tanh", "tan"]
-)
+@pytest.mark.parametrize("name", ["asin", "acos", "atan", "asinh", "acosh", "atanh", "log", "sqrt", "tanh", "tan"])
 def test_complex_functions_of_special_numbers(name: str, dtype: torch.dtype, device: torch.device) -> None:
     """Zeros, infinities and NaN in either part, for which C99 (annex G) has values, and numbers near the limits."""
     largest = torch.finfo(dtype).max / 2
