@@ -190,9 +190,7 @@ def test_messages_of_the_compiler_have_the_kernels_name_and_its_authors_lines_an
 
 
 def test_kernels_that_macros_define_compile(device):
-    source = (
-        "#define MAKE(name, type) \\\n  kernel void name(global type *x, float a) { \\\n    x[0] = a; }\n"
-    )
+    source = "#define MAKE(name, type) \\\n  kernel void name(global type *x, float a) { \\\n    x[0] = a; }\n"
     source += "kernel void f(global float *x) { x[0] = 2; }"
     x = torch.zeros(1, device=device)
     torch.opencl.compile_kernel(source, "f")(x)
