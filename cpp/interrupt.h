@@ -5,7 +5,7 @@
 
 namespace torch_opencl {
 
-// Whether a signal handler raised, which no caller may take for a failure.
+// True if a signal handler raised, which no caller may take for a failure.
 bool is_interrupt(const rust::Error& error);
 
 // Throws the exception that `run_signal_handlers` has caught in this thread.

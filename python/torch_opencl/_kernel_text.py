@@ -243,13 +243,13 @@ def _line(source: str, position: int, name: str) -> str:
 
 
 def _indent(source: str, position: int) -> str:
-    """As much space as the bytes before a position of a line, which compilers count as columns."""
+    """Space for the bytes before a position of a line, which compilers count as columns."""
     start = source.rfind("\n", 0, position) + 1
     return " " * len(source[start:position].encode())
 
 
 def _is_in_directive(source: str, position: int) -> bool:
-    """Whether a position is in a directive, a macro say, which ends with its line."""
+    """Return whether a position is in a directive, a macro say, which ends with its line."""
     start = source.rfind("\n", 0, position) + 1
     while source[:start].endswith("\\\n"):
         start = source.rfind("\n", 0, start - 1) + 1

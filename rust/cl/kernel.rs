@@ -69,7 +69,7 @@ pub struct Kernel {
     c_name: CString,
     /// Work-items of the largest work-group that the device can run it with.
     largest_group: usize,
-    /// What the driver does at the first launch of each shape, and a bit set of the hashes of the shapes so far.
+    /// The driver's work at the first launch of each shape, and a bit set of the hashes of the shapes so far.
     shapes: Option<(FirstLaunch, AtomicU64)>,
 }
 
@@ -105,7 +105,7 @@ impl Kernel {
         Ok(Self { handle: Mutex::new(handle), name: name.to_owned(), c_name, largest_group, shapes })
     }
 
-    /// What the driver does where a launch needs code for groups of a shape that it has not run before: PoCL has code for
+    /// The driver's work where a launch needs code for groups of a shape that it has not run before: PoCL has code for
     /// each group size, and for grids of 65536 items and more.
     pub(super) fn first_launch(&self, grid: &Grid<'_>) -> Option<FirstLaunch> {
         let (first, shapes) = self.shapes.as_ref()?;

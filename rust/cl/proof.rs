@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
-/// What a driver does when a kernel is first launched with groups of some shape.
+/// Work of a driver when a kernel is first launched with groups of some shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstLaunch {
     /// It loads code from its own cache, which it does not check.
@@ -64,7 +64,7 @@ impl Drop for WaitForCompiler {
 
 /// Call after waiting for the device.
 pub(super) fn prove() {
-    // As above.
+    // Nearly always false, too.
     if COMPILES.load(Ordering::Relaxed) {
         COMPILES.store(false, Ordering::Relaxed);
     }

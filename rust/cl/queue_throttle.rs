@@ -106,7 +106,7 @@ impl QueueThrottle {
     }
 }
 
-/// What a command counts as and how many markers may wait, after the device took `interval` from one to the next.
+/// The weight of a command, and how many markers may wait, after the device took `interval` from one to the next.
 fn adapted(weight: u64, interval: Duration) -> (u64, u32) {
     let most = MOST_WORK / MOST_BEHIND;
     let weight = if interval > most {

@@ -62,7 +62,7 @@ enum Command {
 pub struct Recording {
     commands: Vec<Command>,
     launches: u64,
-    /// What the driver does at launches of shapes that it has not run before.
+    /// The driver's work at launches of shapes that it has not run before.
     first_launches: Vec<FirstLaunch>,
 }
 

@@ -33,7 +33,7 @@ struct State {
     /// Time of compiling before that.
     spent: Duration,
     programs: u64,
-    /// What stands on the terminal.
+    /// The text on the terminal.
     shown: String,
 }
 
@@ -52,7 +52,7 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the line is shown on terminals.
+/// True if the line is shown on terminals.
 fn from_environment() -> Result<bool> {
     match std::env::var(VARIABLE) {
         Ok(value) if value == "never" => Ok(false),

@@ -259,7 +259,7 @@ impl Faults {
             return Ok(());
         }
         queue.finish()?;
-        // What is disarmed must be read.
+        // A disarmed record must be read.
         let _deferred = Deferred::new();
         let (own, others) = self.disarm(launched);
         let mut found = own.into_iter().try_for_each(|memory| take(memory, queue));

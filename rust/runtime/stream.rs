@@ -109,7 +109,7 @@ impl Stream {
         self.queue.get_or_init(|| Queue::new(context)).as_ref().map_err(Clone::clone)
     }
 
-    /// The same, once it has room for a command.
+    /// The queue, once it has room for a command.
     ///
     /// # Errors
     /// As [`Queue::make_room`].
