@@ -184,7 +184,7 @@ site: setup ## Build the documentation's site into target/site; a warning is an 
 		.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt && \
 		cp requirements-docs.txt .venv-docs/requirements.txt; }
 	@echo "==> mkdocs build --strict"
-	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 figures: setup ## Draw the README's pictures again, from the tables of docs/coverage.md and docs/performance.md
 	@$(RUN) scripts/figures.py

@@ -27,7 +27,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is not in the folder of documents."""
     for name, page in PAGES.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / name)))
-    for example in sorted((ROOT / "examples").glob("*.py")):
+    for example in sorted((ROOT / "examples").iterdir()):
+        if example.suffix not in {".py", ".cpp"}:
+            continue
         files.append(File.generated(config, f"examples/{example.name}", abs_src_path=str(example)))
     titles = {path.name: path.read_text().partition("\n")[0] for path in (ROOT / "docs/decisions").glob("*.md")}
     index = [f"- [{title.lstrip('# ')}]({name})\n" for name, title in sorted(titles.items())]

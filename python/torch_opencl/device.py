@@ -30,7 +30,30 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceProperties:
-    """Properties of a device, as its OpenCL driver gives them. Sizes are in bytes."""
+    """Properties of a device, as its OpenCL driver gives them.
+
+    Attributes:
+        name: the device's name.
+        vendor: who made it.
+        platform: the name of the driver's platform.
+        driver_version: the driver's version, as text.
+        version: the version of OpenCL, such as "OpenCL 3.0".
+        opencl_c_version: the version of OpenCL C that its compiler takes.
+        major: the first number of `version`.
+        minor: the second number of `version`.
+        type: "gpu", "cpu" or "accelerator".
+        device_class: "gpu" or "cpu": the kernels that it runs.
+        compute_units: how many compute units it has.
+        max_clock_mhz: the highest clock in MHz.
+        global_mem_bytes: the device's memory in bytes.
+        max_alloc_bytes: the largest buffer in bytes that the driver promises.
+        local_mem_bytes: the memory in bytes that a work-group shares.
+        max_work_group_size: the most work-items of a work-group.
+        host_unified_memory: whether it shares the host's memory.
+        fp64: whether it computes in float64.
+        fp16: whether it computes in float16.
+        extensions: the names of its OpenCL extensions.
+    """
 
     name: str
     vendor: str
