@@ -135,22 +135,6 @@ def test_three_spatial_dimensions_stay_channels_last(batch: bool, device: torch.
         assert torch.equal(ours, expected)
 
 
-@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_gradients_of_16_bits_are_added_as_on_the_cpu(
-    dtype: torch.dtype, memory_format: torch.memory_format, device: torch.device
-) -> None:
-    torch.manual_seed(0)
-    x = torch.randn(2, 20, 9, 11).to(dtype).contiguous(memory_format=memory_format)
-    grads = []
-    for where in (device, torch.device("cpu")):
-        leaf = x.detach().to(where).requires_grad_()
-        result = functional.max_pool2d(leaf, 3, stride=1)
-        result.backward(torch.linspace(-1, 1, result.numel()).to(dtype).view(result.shape).to(where))
-        grads.append(leaf.grad.cpu())
-    assert torch.equal(*grads)
-
-
 @pytest.mark.parametrize("dtype", computed(FLOATING), ids=str)
 @pytest.mark.parametrize(
     ("shape", "kernel_size", "output_size"),

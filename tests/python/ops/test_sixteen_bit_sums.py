@@ -149,7 +149,7 @@ def test_means_of_terms_whose_sum_is_too_large(device: torch.device) -> None:
 COMPILED = {
     "index_add": lambda x, i, s: x.index_add(0, i, s * 2),
     "scatter_add": lambda x, i, s: x.scatter_add(0, i[:, None].expand_as(s), s * 2),
-    "scatter": lambda x, i, s: (x * 2).scatter(0, i[:, None].expand_as(s), 1.0, reduce="add"),
+    "scatter": lambda x, i, s: (s * 2).scatter(0, i[:, None].expand_as(s), 1.0, reduce="add"),
     "index_put": lambda x, i, s: (x * 2).index_put((i,), s, accumulate=True),
     "index_select": gradient(lambda x, i: (x * 2).index_select(0, i)),
     "embedding": gradient(lambda x, i: F.embedding(i, x * 2)),

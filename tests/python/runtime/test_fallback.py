@@ -310,8 +310,9 @@ def test_arguments_and_outputs_of_any_layout(device, layout, lazy):
         expected = call(here)
         torch.testing.assert_close(call(there).cpu(), expected)
         if call is not torch.linalg.matrix_exp and call is not torch.linalg.eigvals:
-            out, expected = arranged(torch.zeros_like(plain, device=device)), arranged(torch.zeros_like(plain))
+            out, given = arranged(torch.zeros_like(plain, device=device)), arranged(torch.zeros_like(plain))
             call(there, out=out)
-            call(here, out=expected)
+            # Not with what the CPU writes: its solve_triangular leaves the negation of a transposed tensor out.
             torch.testing.assert_close(out.cpu(), expected)
-            assert out.is_conj() == expected.is_conj() and out.is_neg() == expected.is_neg()
+            call(here, out=given)
+            assert out.is_conj() == given.is_conj() and out.is_neg() == given.is_neg()
