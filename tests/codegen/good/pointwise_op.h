@@ -45,4 +45,11 @@ constexpr bool is_long(PointwiseOp op) {
   }
 }
 
+// Returns true if kernels compute all calls of an operation, small ones too.
+constexpr bool is_never_on_host(PointwiseOp op) {
+  switch (op) {
+    default: return false;
+  }
+}
+
 }  // namespace torch_opencl
