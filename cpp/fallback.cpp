@@ -137,8 +137,9 @@ struct SparseCopy {
   }
 };
 
-// A contiguous copy of a written tensor that is not contiguous. Several of ATen's functions for the CPU walk the memory
-// of outputs as if they were dense, or laid out as other arguments are: fused optimizers, avg_pool3d, tril.
+// A contiguous copy of a written tensor that is not contiguous, or negated lazily. Several of ATen's functions for the
+// CPU walk the memory of outputs as if they were dense, or laid out as other arguments are: fused optimizers,
+// avg_pool3d, tril. That of solve_triangular leaves the negation out.
 struct DenseCopy {
   at::Tensor device, dense;
 
@@ -157,10 +158,11 @@ class Call {
     if (tensor.layout() != at::kStrided) return copies_.emplace_back(tensor, tensor.to(at::kCPU), writable).host;
     if (!writable) return views_.emplace_back(tensor, /*writable=*/false).host();
     // Overlapping elements are left to ATen's function, which refuses them.
-    if (tensor.is_contiguous() || at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
+    const bool is_plain = tensor.is_contiguous() && !tensor.is_neg();
+    if (is_plain || at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
       return views_.emplace_back(tensor, /*writable=*/true).host();
     }
-    const DenseCopy& copy = dense_copies_.emplace_back(DenseCopy{tensor, tensor.contiguous()});
+    const DenseCopy& copy = dense_copies_.emplace_back(DenseCopy{tensor, tensor.resolve_neg().contiguous()});
     return views_.emplace_back(copy.dense, /*writable=*/true).host();
   }
 

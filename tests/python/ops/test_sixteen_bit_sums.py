@@ -39,6 +39,15 @@ def gradient(work: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     return of
 
 
+def factors(terms: torch.Tensor) -> torch.Tensor:
+    """Return numbers near 1 that have few bits."""
+    return torch.where(terms < 1, 1.0625, 0.9375).to(terms)
+
+
+def weighted_bags(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    return F.embedding_bag(index, x, mode="sum", per_sample_weights=(index + 1).to(x))
+
+
 UPDATES = {
     "index_add": lambda x, i, s: x.index_add(0, i, s),
     "index_add alpha": lambda x, i, s: x.index_add(0, i, s, alpha=2),
@@ -49,9 +58,7 @@ UPDATES = {
     "scatter_reduce": lambda x, i, s: x.scatter_reduce(0, i[:, None].expand_as(s), s, "sum", include_self=False),
     "mean": lambda x, i, s: x.scatter_reduce(0, i[:, None].expand_as(s), s, "mean"),
     "index_reduce": lambda x, i, s: x.index_reduce(0, i, s, "mean", include_self=False),
-    "prod": lambda x, i, s: x.scatter_reduce(
-        0, i[:, None].expand_as(s), torch.where(s < 1, 1.0625, 0.9375).to(s), "prod"
-    ),
+    "prod": lambda x, i, s: x.scatter_reduce(0, i[:, None].expand_as(s), factors(s), "prod"),
     "index_put rows": lambda x, i, s: x.index_put((i,), s, accumulate=True),
     "index_put pairs": lambda x, i, s: x.index_put((i, i % 2), s[:, 0], accumulate=True),
     "index_put columns": lambda x, i, s: x.t().index_put((i % 4,), s[0, 0], accumulate=True),
@@ -62,9 +69,7 @@ UPDATES = {
     "embedding": gradient(lambda x, i: F.embedding(i, x, padding_idx=1)),
     "embedding by frequency": gradient(lambda x, i: F.embedding(i, x, scale_grad_by_freq=True)),
     "bags": gradient(lambda x, i: F.embedding_bag(i.view(-1, 1), x, mode="sum")),
-    "weighted bags": gradient(
-        lambda x, i: F.embedding_bag(i.view(-1, 1), x, mode="sum", per_sample_weights=(i + 1).view(-1, 1).to(x))
-    ),
+    "weighted bags": gradient(lambda x, i: weighted_bags(x, i.view(-1, 1))),
     "largest of bags": gradient(lambda x, i: F.embedding_bag(i.view(-1, 1), x, mode="max")),
 }  # fmt: skip
 

@@ -312,7 +312,7 @@ def test_arguments_and_outputs_of_any_layout(device, layout, lazy):
         if call is not torch.linalg.matrix_exp and call is not torch.linalg.eigvals:
             out, given = arranged(torch.zeros_like(plain, device=device)), arranged(torch.zeros_like(plain))
             call(there, out=out)
-            # Not with what the CPU writes: its solve_triangular leaves the negation of a transposed tensor out.
+            # Not with what the CPU writes: its solve_triangular leaves the negation of a tensor out.
             torch.testing.assert_close(out.cpu(), expected)
             call(here, out=given)
             assert out.is_conj() == given.is_conj() and out.is_neg() == given.is_neg()
