@@ -9,7 +9,6 @@ void ArgumentCheck::look(const at::Tensor& tensor) {
   // A 0-dim tensor may come from the host, as everywhere in PyTorch.
   const bool is_number = !tensor.is_privateuseone() && tensor.dim() == 0;
   if (!crosses_devices_ && !is_number) devices_.add(tensor.device());
-  inputs_.push_back(&tensor);
   const auto code = static_cast<unsigned>(tensor.scalar_type());
   supported_ = supported_ && code < 61 && ((dtypes_ >> code) & 1u) != 0;
 }
@@ -28,14 +27,8 @@ void ArgumentCheck::check_generator() const {
       expected == *generator_, "Expected a '", expected, "' device type for generator but found '", *generator_, "'");
 }
 
-void ArgumentCheck::check_overlaps() const {
-  for (const at::Tensor* output : outputs_) {
-    if (!output->defined() || output->layout() != at::kStrided) continue;
-    at::assert_no_internal_overlap(*output);
-    for (const at::Tensor* input : inputs_) {
-      if (input->layout() == at::kStrided) at::assert_no_partial_overlap(*output, *input);
-    }
-  }
+void ArgumentCheck::check_overlap(const at::Tensor& output) {
+  if (output.defined() && output.layout() == at::kStrided) at::assert_no_internal_overlap(output);
 }
 
 void ArgumentCheck::look(const c10::List<std::optional<at::Tensor>>& indices) {

@@ -30,14 +30,13 @@ class ArgumentCheck {
   ArgumentCheck(uint64_t dtypes, std::string_view op)
       : dtypes_(dtypes), devices_(op), crosses_devices_(crosses_devices(op)), is_inplace_(op.ends_with('_')) {}
 
-  // Returns true if all dtypes are ones the row lists. Raises when tensors live on different devices, and where what is
-  // written to an output would be read as an input.
+  // Returns true if all dtypes are ones the row lists. Raises when tensors live on different devices, and where
+  // elements of an output share memory.
   template <class... Args>
   bool operator()(Args&... args) {
     (look(args), ...);
     check_generator();
     devices_.require_device();
-    if (!outputs_.empty()) check_overlaps();
     return supported_;
   }
 
@@ -55,14 +54,14 @@ class ArgumentCheck {
     materialize(output);
     look(std::as_const(output));
     // Ops in place have rules of their own.
-    if (!is_inplace_) outputs_.push_back(&output);
+    if (!is_inplace_) check_overlap(output);
   }
   void look(const std::optional<at::Generator>& generator) {
     if (generator.has_value() && generator->defined()) generator_ = generator->device().type();
   }
   // A generator of this device brings calls here whose tensors are all on the host.
   void check_generator() const;
-  void check_overlaps() const;
+  static void check_overlap(const at::Tensor& output);
   void look(const std::optional<at::Tensor>& tensor) {
     if (tensor.has_value()) look(*tensor);
   }
@@ -82,8 +81,6 @@ class ArgumentCheck {
   DeviceCheck devices_;
   bool crosses_devices_, is_inplace_;
   std::optional<c10::DeviceType> generator_;
-  c10::SmallVector<const at::Tensor*, 6> inputs_; // and outputs
-  c10::SmallVector<const at::Tensor*, 2> outputs_;
   bool supported_ = true;
 };
 

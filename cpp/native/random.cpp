@@ -1,6 +1,7 @@
 #include "entries/random.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
@@ -76,6 +77,7 @@ void sample(const at::TensorBase& self, Distribution distribution, const Draw& d
 }
 
 void bernoulli_tensor(const at::TensorBase& self, const at::TensorBase& p, OptionalGenerator generator) {
+  at::assert_no_partial_overlap(self, p);
   if (self.numel() == 0) return;
   const at::Tensor target(self), out = target.contiguous();
   const at::Tensor probabilities = at::Tensor(p).expand(out.sizes()).contiguous();

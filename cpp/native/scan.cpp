@@ -1,5 +1,6 @@
 #include "entries/scan.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 
@@ -15,6 +16,7 @@ using bridge::ScanOp;
 void scan(const at::Tensor& result, const at::Tensor& self, int64_t dim, ScanOp op) {
   // ATen leaves the out= of logcumsumexp to its stub.
   at::native::resize_output(result, self.sizes());
+  at::assert_no_partial_overlap(result, self);
   const at::Tensor input = self.to(result.scalar_type()).contiguous(), out = result.contiguous();
   const auto axis = static_cast<size_t>(at::maybe_wrap_dim(dim, self.dim()));
   checked([&] { bridge::scan(arg(out), arg(input), axis, op); });
