@@ -157,10 +157,13 @@ def test_a_process_that_ends_waits_for_the_thread_of_a_backward_pass() -> None:
             with torch.autograd.set_multithreading_enabled(True):
                 total.backward()
 
-        threading.Thread(target=backward, daemon=True).start()
+        thread = threading.Thread(target=backward, daemon=True)
+        thread.start()
         inside.wait()
         _finish()
-        print(released)
+        print(released, flush=True)
+        # Python ends a daemon thread in the middle of PyTorch's code otherwise, which ends the process.
+        thread.join()
     """
     assert output_of(script) == "[True]"
 
