@@ -18,6 +18,7 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "TORCH_OPENCL_DEVICE_CLASS": ("cpu", "gpu"),
     "TORCH_OPENCL_FALLBACK": ("warn", "silent", "error"),
     "TORCH_OPENCL_KERNEL_BUNDLE": (),
+    "TORCH_OPENCL_PROGRESS": ("auto", "never"),
     "TORCH_OPENCL_SMALL_CALLS": ("host", "kernels"),
     "TORCH_OPENCL_SPECIALIZE": ("background", "eager", "never"),
 }
