@@ -27,7 +27,7 @@ void Graph::capture_end() {
 void Graph::replay() {
   std::vector<bridge::RandomStream> streams;
   // Keeps the generators, which a reset by another thread would free.
-  const rust::Box<bridge::GraphDraws> draws = bridge::graph_draws(*graph_);
+  const rust::Box<bridge::GraphDraws> draws = checked([&] { return bridge::graph_draws(*graph_); });
   for (const bridge::GeneratorDraw& draw : draws->list()) {
     auto* generator = reinterpret_cast<GeneratorImpl*>(draw.generator);
     const std::lock_guard<std::mutex> lock(generator->mutex_);
@@ -42,7 +42,7 @@ void Graph::instantiate() const {
 }
 
 void Graph::reset() {
-  graph_->reset();
+  checked([&] { graph_->reset(); });
 }
 
 c10::MempoolId_t Graph::pool() const {

@@ -28,7 +28,7 @@ namespace torch_opencl {
 class ArgumentCheck {
  public:
   ArgumentCheck(uint64_t dtypes, std::string_view op)
-      : dtypes_(dtypes), devices_(op), crosses_devices_(crosses_devices(op)), is_inplace_(op.ends_with('_')) {}
+      : dtypes_(dtypes), devices_(op), crosses_devices_(crosses_devices(op)), is_inplace_(is_inplace(op)) {}
 
   // Returns true if all dtypes are ones the row lists. Raises when tensors live on different devices, and where
   // elements of an output share memory.
@@ -46,6 +46,10 @@ class ArgumentCheck {
   // Copies are between two devices by nature; lists may hold tensors of several, which meet in pairs.
   static bool crosses_devices(std::string_view op) {
     return op.starts_with("aten::_copy_from") || op.starts_with("aten::copy_") || op.starts_with("aten::_foreach_");
+  }
+  // record_stream writes no element.
+  static bool is_inplace(std::string_view op) {
+    return op.ends_with('_') || op == "aten::record_stream";
   }
   void look(const at::Tensor& tensor);
   // An output that is written to: no scalar from the host, however small.

@@ -1,8 +1,8 @@
 """Trains a small convolutional network on scikit-learn's handwritten digits, on an OpenCL device.
 
 Compiles the kernels first, which a machine does once. Then trains the same network on the CPU, and compares the time.
-Exits with 1 if the test accuracy is
-below 97 %, or if an operator of the training had no OpenCL kernel and ran on the CPU instead.
+Exits with 1 if the test accuracy is below 97 %, or if an operator of the training had no OpenCL kernel and ran on the
+CPU instead.
 
     python examples/train_digits.py [--device opencl:1]
 """
@@ -106,10 +106,13 @@ def warm_up(device: torch.device, digits: Digits, batch_size: int) -> float:
     """Compile the kernels of the training, with a network that is thrown away; return the seconds that it took."""
     model, step = make_trainer(device)
     digits = digits.to(device)
-    last = len(digits.train_labels) % batch_size or batch_size
+    count = len(digits.train_labels)
+    last = count % batch_size or min(batch_size, count)
+    # A full batch, and the last one of an epoch, which may be smaller.
+    images = min(batch_size + last, count)
 
     def work() -> None:
-        order = torch.randperm(batch_size + last).to(device)
+        order = torch.randperm(images).to(device)
         for batch in order.split(batch_size):
             torch.zeros((), device=device).add_(step(digits.train_images[batch], digits.train_labels[batch]) * last)
         accuracy(model, digits)

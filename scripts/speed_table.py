@@ -1,7 +1,8 @@
-"""Writes the first table of docs/performance.md from one run of the benchmarks and one of the models: `make speed`."""
+"""Writes docs/performance.md's table of groups from a run of the benchmarks and one of the models: `make speed`."""
 
 import argparse
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -65,11 +66,10 @@ def libraries(models: list[dict]) -> list[str]:
 
 
 def processor() -> str:
-    """Return the processor's name and the number of its cores that this machine has."""
+    """Return the processor's name and the number of its cores that this process may use."""
     info = Path("/proc/cpuinfo").read_text()
     name = re.search(r"^model name\s*: (.*)$", info, re.M)
-    cores = len(re.findall(r"^processor\s", info, re.M))
-    return f"{name[1] if name else 'an unknown processor'}, {cores} cores"
+    return f"{name[1] if name else 'an unknown processor'}, {len(os.sched_getaffinity(0))} cores"
 
 
 def main() -> None:
@@ -83,9 +83,9 @@ def main() -> None:
     _, found, after = rest.partition(END)
     if not found:
         raise SystemExit(f"{PAGE} has no lines {BEGIN.strip()} and {END.strip()}")
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
+    # With "-dirty" if files are changed.
+    describe = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     table = "\n".join(
         [
             f"Commit {commit}, {date.today():%d %B %Y}; {processor()}.\n",

@@ -278,7 +278,7 @@ std::optional<at::Tensor> gradient_on_host(const Arguments<at::_ops::_embedding_
   return memory.to_device(
       at::_embedding_bag_dense_backward(
           grad, indices, offset2bag, bag_size, is_max ? chosen : at::empty({0}, indices.options()), args.num_weights,
-          args.scale_grad_by_freq, args.mode, weights, args.padding_idx));
+          /*scale_grad_by_freq=*/false, args.mode, weights, args.padding_idx));
 }
 
 } // namespace

@@ -20,6 +20,13 @@ void resample(const at::Tensor& output, const at::Tensor& input, const Steps& st
   checked([&] { bridge::resample(arg(output), arg(source), slice, transposed); });
 }
 
+// The step of ATen's nearest interpolation of images, where it looks at the sizes and not at the scale it is given.
+std::optional<double> step_of_sizes(int64_t from, int64_t to) {
+  if (to == from) return 1.0;
+  if (to == 2 * from) return 0.5;
+  return std::nullopt;
+}
+
 // The steps from the grid of `coarse` to that of `fine`.
 Steps upsample_steps(
     ResampleRule rule, const at::Tensor& coarse, const at::Tensor& fine, const UpsampleArguments& arguments) {
@@ -27,11 +34,10 @@ Steps upsample_steps(
   int64_t dim = 2;
   for (const std::optional<double>& scale : arguments.scales) {
     const int64_t from = coarse.size(dim), to = fine.size(dim);
-    // As ATen, which takes each pixel of an image for itself here, whatever scale it is given.
-    const bool is_kept = rule == ResampleRule::Nearest && arguments.scales.size() == 2 && from == to;
-    const double step =
-        is_kept ? 1 : at::native::area_pixel_compute_scale<double>(from, to, arguments.align_corners, scale);
-    steps.push_back({rule, arguments.align_corners, step, /*shift=*/0});
+    const bool is_image = rule == ResampleRule::Nearest && arguments.scales.size() == 2;
+    const std::optional<double> step = is_image ? step_of_sizes(from, to) : std::nullopt;
+    const double scaled = at::native::area_pixel_compute_scale<double>(from, to, arguments.align_corners, scale);
+    steps.push_back({rule, arguments.align_corners, step.value_or(scaled), /*shift=*/0});
     dim++;
   }
   return steps;

@@ -9,7 +9,7 @@ from typing import Any as _Any
 
 import torch as _torch
 
-from torch_opencl import _batching, _dlpack, _hooks, _interrupts, _load, amp, integrations, interop, random
+from torch_opencl import _dlpack, _hooks, _load, amp, integrations, interop, random
 from torch_opencl._lazy import (
     _is_in_bad_fork as _is_in_bad_fork,
     _lazy_init as _lazy_init,
@@ -238,9 +238,7 @@ def __getattr__(name: str) -> _Any:
 
 _load.load(_sys.modules[__name__])
 if _load.error() is None:
-    _batching.register()
     _dlpack.install()
-    _interrupts.install()
     _hooks.when_imported("torch.distributed.distributed_c10d", "torch_opencl._distributed:install")
 
 # Lightning has registries for this: nothing of its own is changed.

@@ -1,4 +1,4 @@
-"""The rule by which torch.vmap runs `_cdist_backward`, in the place of PyTorch's."""
+"""The rule by which torch.vmap runs `_cdist_backward`, instead of PyTorch's."""
 
 import warnings
 from typing import Any
@@ -10,13 +10,17 @@ _library = torch.library.Library("aten", "FRAGMENT")
 
 
 def _cdist_backward(info: Any, in_dims: tuple, *args: Any) -> tuple[torch.Tensor, int]:
-    """Give every tensor the batch. PyTorch's rule adds up, or mixes, gradients where only `grad` has one."""
+    """Give every tensor the batch. PyTorch's rule is wrong where only `grad` has a batch dimension."""
+    tensors = [(arg, dim) for arg, dim in zip(args, in_dims, strict=True) if isinstance(arg, torch.Tensor)]
+    rank = max(arg.dim() - (dim is not None) for arg, dim in tensors)
 
     def batch(arg: Any, dim: int | None) -> Any:
         if not isinstance(arg, torch.Tensor):
             return arg
         moved = arg.unsqueeze(0).expand(info.batch_size, *arg.shape) if dim is None else arg.movedim(dim, 0)
-        return moved.contiguous()
+        # The batch is the first dimension, and the others broadcast from the last.
+        missing = [None] * (rank + 1 - moved.dim())
+        return moved[(slice(None), *missing)].contiguous()
 
     return torch.ops.aten._cdist_backward(*map(batch, args, in_dims)), 0
 

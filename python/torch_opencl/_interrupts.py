@@ -1,22 +1,25 @@
 """Lets signals end the waits of the native library: Ctrl-C is answered although a device has much left to do."""
 
 import atexit
+from typing import Any
 
 import torch
-
-from torch_opencl._load import native
 
 # Kept, because the implementation goes with it.
 _library: torch.library.Library | None = None
 
 
-def install() -> None:
-    """Let the library run the handlers of signals while the main thread waits in it, until the process ends."""
+def install(native: Any) -> None:
+    """Let the library run the handlers of signals while the main thread waits in it, until the process ends.
+
+    Args:
+        native: the library's operators.
+    """
     global _library
     _library = torch.library.Library("torch_opencl", "IMPL")
     _library.impl("run_signal_handlers", _run_signal_handlers, "CPU")
-    native().watch_signals(True)
-    atexit.register(native().watch_signals, False)
+    native.watch_signals(True)
+    atexit.register(native.watch_signals, False)
 
 
 def _run_signal_handlers() -> None:

@@ -2,7 +2,7 @@
 
 A buffer of OpenCL 1.2 has no address, and a tensor may start anywhere in it. A kernel is therefore given other
 parameters than its author wrote: its buffers, those that it writes first, and one struct of 64-bit values, the offsets
-of these buffers and the scalars. After its opening brace stand the author's parameters as variables. `#line` directives
+of these buffers and the scalars. The author's parameters follow the opening brace as variables. `#line` directives
 and spaces keep the lines and columns of the author's text in the compiler's messages.
 """
 
@@ -89,11 +89,11 @@ class Signature:
     name: str
     parameters: tuple[Parameter, ...]
     opening: int
-    """Behind the parenthesis."""
+    """The position after the opening parenthesis."""
     closing: int
-    """Before the other one."""
+    """The position of the closing parenthesis."""
     brace: int
-    """Behind the brace."""
+    """The position after the brace."""
     group: tuple[str, ...] = ()
     """The arguments of ``reqd_work_group_size``, as they are written; empty where it is not there."""
 

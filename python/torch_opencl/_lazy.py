@@ -6,6 +6,7 @@ only imports torch never starts one, and seeds given before the start wait for i
 
 import atexit
 import contextlib
+import functools
 import glob
 import os
 import threading
@@ -16,7 +17,7 @@ from torch_opencl._load import native
 
 _lock = threading.RLock()
 _initialized = False
-# Variables that may leave no device; a wrong value of the second one does.
+# Variables that leave no device if their value is wrong; the library's error then says so.
 _HIDING_VARIABLES = ("TORCH_OPENCL_DEVICES", "TORCH_OPENCL_DEVICE_CLASS")
 _pending_seeds: dict[str, Callable[[], None]] = {}
 
@@ -46,7 +47,9 @@ def no_device_reason() -> str:
     """
     reason = native().device_error()
     # With a choice of the user the drivers of the machine do not count, so it comes first.
-    return " ".join(filter(None, (_embedded_driver.choice_of_the_user(), reason))) if reason else ""
+    if reason and hiding_setting() == "OCL_ICD_VENDORS":
+        return f"{_embedded_driver.choice_of_the_user()} {reason}"
+    return reason
 
 
 def hiding_setting() -> str | None:
@@ -56,15 +59,19 @@ def hiding_setting() -> str | None:
         The name of an environment variable, or None where none does.
     """
     # An empty list of devices hides all on purpose.
-    if name := next((name for name in _HIDING_VARIABLES if os.environ.get(name, "").strip()), None):
+    if os.environ.get("TORCH_OPENCL_DEVICES", "all").strip() == "":
+        return None
+    reason = native().device_error()
+    if name := next((name for name in _HIDING_VARIABLES if f"{name}=" in reason), None):
         return name
     if _embedded_driver.choice_of_the_user():
         return "OCL_ICD_VENDORS"
     # PoCL offers no device where it cannot write, and the reason then says so.
     has_pocl = any(_embedded_driver.REGISTRY.glob("*pocl*.icd"))
-    return "POCL_CACHE_DIR" if has_pocl and "POCL_CACHE_DIR" in native().device_error() else None
+    return "POCL_CACHE_DIR" if has_pocl and "POCL_CACHE_DIR" in reason else None
 
 
+@functools.cache
 def _warn_of_hiding_setting() -> None:
     if not _is_in_bad_fork() and (name := hiding_setting()):
         _settings.warn_once(name, f"torch.opencl.is_available() is False: {no_device_reason()}")

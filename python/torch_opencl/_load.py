@@ -12,7 +12,7 @@ from types import ModuleType
 
 import torch
 
-from torch_opencl import _embedded_driver, _printing, _settings, _sharing
+from torch_opencl import _batching, _embedded_driver, _interrupts, _printing, _settings, _sharing
 
 BACKEND_NAME = "opencl"
 # A library serves one release of PyTorch, and all its patches: C++ has no stable interface. A wheel has one of them, a
@@ -52,6 +52,8 @@ def load(module: ModuleType) -> None:
         )
         _sharing.register()
         _printing.install()
+        _batching.register()
+        _interrupts.install(torch.ops.torch_opencl)
         _error = None
     except Exception as failure:
         cause = f"{failure.__cause__ or failure}. {_REINSTALL}"

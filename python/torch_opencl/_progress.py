@@ -1,4 +1,4 @@
-"""Shows on standard error how far something is that takes long."""
+"""Shows the progress of long work on standard error."""
 
 import contextlib
 import importlib
@@ -12,7 +12,7 @@ _INTERVAL = 0.5
 
 @contextlib.contextmanager
 def following(count: Callable[[], tuple[int, int]], what: str, units: str) -> Iterator[None]:
-    """Show how far the work is that the context does, until it ends.
+    """Show the progress of the work that the context does, until it ends.
 
     Args:
         count: returns how many units are done, and how many of all are known; called by another thread.
@@ -73,15 +73,11 @@ def progress_bar(total: int, what: str, units: str) -> Callable[[int], None]:
     Returns:
         The function: a bar of tqdm where that is installed, else lines of text.
     """
-    try:
-        tqdm = importlib.import_module("tqdm").tqdm
-    except ImportError:
-        return lambda left: print(f"{what}: {total - left} of {total} {units}", file=sys.stderr)
-    bar = tqdm(total=total, desc=what, unit=units.removesuffix("s"))
+    show, close = _growing_bar(what, units)
 
-    def show(left: int) -> None:
-        bar.update(max(0, total - left - bar.n))
+    def show_left(left: int) -> None:
+        show(total - left, total)
         if left == 0:
-            bar.close()
+            close()
 
-    return show
+    return show_left

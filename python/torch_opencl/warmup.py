@@ -67,6 +67,8 @@ def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kw
     before, start = kernel_cache_info(), time.perf_counter()
     calls = 0
     native().set_eager_builds(True)
+    # Nothing is shown besides the bar.
+    native().show_progress(False)
     try:
         with _progress(before) if progress else contextlib.nullcontext():
             while calls < _MOST_CALLS:
@@ -80,6 +82,7 @@ def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kw
                 while native().wait_for_builds(_INTERVAL) > 0:
                     pass
     finally:
+        native().show_progress(True)
         native().set_eager_builds(False)
     after = kernel_cache_info()
     return WarmupStatistics(
@@ -101,9 +104,5 @@ def _progress(before: KernelCacheInfo) -> Iterator[None]:
         done = info["compiled"] + info["loaded"] - before["compiled"] - before["loaded"]
         return done, done + info["pending"]
 
-    native().show_progress(False)
-    try:
-        with following(count, "OpenCL kernels", "programs"):
-            yield
-    finally:
-        native().show_progress(True)
+    with following(count, "OpenCL kernels", "programs"):
+        yield

@@ -39,10 +39,10 @@ mod ffi {
         fn begin_capture(graph: &Graph, device: i32, pool: [u64; 2]) -> Result<()>;
         fn end(self: &Graph) -> Result<()>;
         fn replay_graph(graph: &Graph, streams: &[RandomStream]) -> Result<()>;
-        fn reset(self: &Graph);
+        fn reset(self: &Graph) -> Result<()>;
         fn graph_pool(graph: &Graph) -> Result<[u64; 2]>;
         type GraphDraws;
-        fn graph_draws(graph: &Graph) -> Box<GraphDraws>;
+        fn graph_draws(graph: &Graph) -> Result<Box<GraphDraws>>;
         fn list(self: &GraphDraws) -> &[GeneratorDraw];
         fn describe(self: &Graph) -> Result<String>;
         fn graph_kernels(graph: &Graph) -> Result<Vec<i64>>;
@@ -85,10 +85,10 @@ impl GraphDraws {
     }
 }
 
-fn graph_draws(graph: &Graph) -> Box<GraphDraws> {
-    let (drawn, kept) = graph.generators();
+fn graph_draws(graph: &Graph) -> Result<Box<GraphDraws>> {
+    let (drawn, kept) = graph.generators()?;
     let draw = |drawn: Drawn| GeneratorDraw { generator: drawn.generator, blocks: drawn.blocks };
-    Box::new(GraphDraws { draws: drawn.into_iter().map(draw).collect(), _kept: kept })
+    Ok(Box::new(GraphDraws { draws: drawn.into_iter().map(draw).collect(), _kept: kept }))
 }
 
 /// Eight numbers for each launch.

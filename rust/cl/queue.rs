@@ -379,6 +379,7 @@ impl Queue {
     /// The `cl_command_queue`, for interoperation with other OpenCL code.
     pub fn native_handle(&self) -> Result<usize> {
         self.has_other_users.store(true, Ordering::Release);
+        self.throttle.leave_work_unbounded();
         // Its owner may wait for the whole queue.
         self.batch().disable()?;
         Ok(self.handle as usize)

@@ -9,7 +9,7 @@
 //! run, so each that is not short counts as many short ones, fewer as the device proves to be quick.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ const LEAST_WEIGHT: u64 = PERIOD / 8;
 /// Markers in a queue, the first of which the device has not been seen to reach.
 #[derive(Debug)]
 pub(super) struct QueueThrottle {
-    bounds_work: bool,
+    /// True where the time that commands take is bounded, and not their number alone.
+    bounds_work: AtomicBool,
     /// Short commands so far, and what others count as.
     commands: AtomicU64,
     /// Short commands that any other counts as.
@@ -49,7 +50,20 @@ impl QueueThrottle {
     pub fn new(bounds_work: bool) -> Self {
         let state = State { markers: VecDeque::new(), most_behind: MOST_BEHIND, reached: None };
         let weight = AtomicU64::new(if bounds_work { PERIOD } else { 1 });
+        let bounds_work = AtomicBool::new(bounds_work);
         Self { bounds_work, commands: AtomicU64::new(0), weight, state: Mutex::new(state) }
+    }
+
+    fn bounds_work(&self) -> bool {
+        self.bounds_work.load(Ordering::Relaxed)
+    }
+
+    /// Bounds the number of commands alone from now on: others enqueue here too, and a command of theirs may wait for the
+    /// host.
+    pub fn leave_work_unbounded(&self) {
+        self.bounds_work.store(false, Ordering::Relaxed);
+        self.weight.store(1, Ordering::Relaxed);
+        self.state().most_behind = MOST_BEHIND;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -65,7 +79,7 @@ impl QueueThrottle {
 
     /// Forgets what the device has reached: it has nothing to do. What comes next may be other work.
     pub fn reset(&self) {
-        if self.bounds_work {
+        if self.bounds_work() {
             self.weight.store(PERIOD, Ordering::Relaxed);
         }
         *self.state() = State { markers: VecDeque::new(), most_behind: MOST_BEHIND, reached: None };
@@ -90,10 +104,11 @@ impl QueueThrottle {
             return; // another thread has waited for it too
         }
         state.markers.pop_front();
-        if !self.bounds_work {
+        if !self.bounds_work() {
             return;
         }
-        let reached = marker.end_time().ok();
+        // After a marker that was not waited for the device may have been idle.
+        let reached = if waited { marker.end_time().ok() } else { None };
         let before = std::mem::replace(&mut state.reached, reached);
         let interval = match (before, reached) {
             (Some(before), Some(reached)) if waited => Duration::from_nanos(reached.saturating_sub(before)),

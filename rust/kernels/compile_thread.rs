@@ -135,33 +135,31 @@ impl CompileThread {
         }
         let (done, latch) = (Arc::new(Mutex::new(None)), Arc::new(Latch::default()));
         let (result, opener) = (Arc::clone(&done), Arc::clone(&latch));
+        // Where no thread can be started, this one takes the build back.
+        let (build, kept) = share(build);
         let run = move || {
+            let Some(build) = take(&build) else { return };
             let built = collect_warnings(|| self.count_on_the_spot(build));
             *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(built);
             opener.open();
         };
         let builder = thread::Builder::new().name("torch-opencl-build".to_owned()).stack_size(STACK);
-        let spawned = builder.spawn(run);
-        let thread = spawned.map_err(|error| Error::Invalid(format!("OpenCL: no thread could be started: {error}")))?;
+        let lost = || Error::Invalid("OpenCL: a build ended without a result".to_owned());
+        let Ok(thread) = builder.spawn(run) else {
+            return Ok(self.count_on_the_spot(take(&kept).ok_or_else(lost)?));
+        };
         // It has ended without a result where the build panicked.
         latch.wait(|| thread.is_finished())?;
-        let taken = done.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some((built, warnings)) = taken else {
-            return Err(Error::Invalid("OpenCL: a build ended without a result".to_owned()));
-        };
+        let (built, warnings) = take(&done).ok_or_else(lost)?;
         warnings.iter().for_each(|text| warn(text));
         Ok(built)
     }
 
     fn count_on_the_spot<R>(&self, build: impl FnOnce() -> R) -> R {
         self.state().on_the_spot += 1;
-        let built = build();
-        let mut state = self.state();
-        state.on_the_spot -= 1;
-        state.last_on_the_spot = Some(Instant::now());
-        drop(state);
-        self.changed.notify_all();
-        built
+        // Also where the build panics.
+        let _ended = OnTheSpot(self);
+        build()
     }
 
     /// Waits until nothing is queued or under way, but no longer than `limit`; returns the number left.
@@ -224,6 +222,31 @@ impl CompileThread {
         }
         None
     }
+}
+
+/// A build under way that somebody waits for.
+struct OnTheSpot<'a>(&'a CompileThread);
+
+impl Drop for OnTheSpot<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.on_the_spot -= 1;
+        state.last_on_the_spot = Some(Instant::now());
+        drop(state);
+        self.0.changed.notify_all();
+    }
+}
+
+type Slot<T> = Arc<Mutex<Option<T>>>;
+
+/// Two owners of a value, of which the first that takes it has it.
+fn share<T>(value: T) -> (Slot<T>, Slot<T>) {
+    let slot = Arc::new(Mutex::new(Some(value)));
+    (Arc::clone(&slot), slot)
+}
+
+fn take<T>(slot: &Slot<T>) -> Option<T> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Lets other threads go first. Linux gives each thread a nice value of its own; where it is refused, nothing is lost.

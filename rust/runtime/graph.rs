@@ -1,5 +1,6 @@
 //! Graphs: commands captured on a stream, and replayed on any stream of its device.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::blocks::MemPool;
@@ -28,6 +29,27 @@ struct Captured {
     streams: Vec<i64>,
 }
 
+thread_local! {
+    /// The graph that this thread replays. A wait for room in the queue may run the handler of a signal, which must not
+    /// wait for the graph's lock.
+    static REPLAYING: Cell<*const Graph> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Puts back the graph that was replayed before.
+struct Replaying(*const Graph);
+
+impl Replaying {
+    fn begin(graph: &Graph) -> Self {
+        Self(REPLAYING.replace(graph))
+    }
+}
+
+impl Drop for Replaying {
+    fn drop(&mut self) {
+        REPLAYING.set(self.0);
+    }
+}
+
 /// A graph, as `torch.opencl.OpenCLGraph` and `torch.accelerator.Graph` have it.
 #[derive(Debug, Default)]
 pub struct Graph(Mutex<State>);
@@ -37,8 +59,11 @@ fn invalid<T>(text: &str) -> Result<T> {
 }
 
 impl Graph {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
+        if std::ptr::eq(REPLAYING.get(), self) {
+            return invalid("the handler of a signal cannot use the graph that is being replayed.");
+        }
+        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Begins to capture this thread's current stream of a device; `pool` is (0, 0) for a pool of its own.
@@ -46,7 +71,7 @@ impl Graph {
     /// # Errors
     /// [`Error::Invalid`] for the default stream, for one that captures already, and for a graph that is not empty.
     pub fn begin(&self, index: i32, pool: MemPool) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state()?;
         if !matches!(*state, State::Empty) {
             return invalid("this graph has been captured already. Call reset() first, or make another graph.");
         }
@@ -76,7 +101,7 @@ impl Graph {
     /// # Errors
     /// The first call that could not be recorded: the graph is empty then, as it is where no capture has begun.
     pub fn end(&self) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state()?;
         let State::Capturing(capture) = &*state else { return invalid("no capture of this graph has begun.") };
         if current_stream(capture.device)?.id() != capture.origin {
             return invalid("a capture ends on the stream that it has begun on: make that the current one.");
@@ -91,10 +116,13 @@ impl Graph {
 
     /// The generators that a replay draws from, in the order of [`Self::replay`]'s argument, with what keeps them: another
     /// thread may reset the graph at any time.
-    pub fn generators(&self) -> (Vec<Drawn>, Vec<Kept>) {
-        match &*self.state() {
-            State::Captured(captured) => (captured.content.generators.clone(), captured.content.kept.clone()),
-            _ => Default::default(),
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] in the handler of a signal that came during a replay of this graph; so do the other functions.
+    pub fn generators(&self) -> Result<(Vec<Drawn>, Vec<Kept>)> {
+        match &*self.state()? {
+            State::Captured(captured) => Ok((captured.content.generators.clone(), captured.content.kept.clone())),
+            _ => Ok(Default::default()),
         }
     }
 
@@ -103,10 +131,11 @@ impl Graph {
     /// # Errors
     /// [`Error::Invalid`] for a graph that has not been captured, and inside a capture; else as the driver reports.
     pub fn replay(&self, streams: &[[u64; 2]]) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state()?;
         let State::Captured(captured) = &mut *state else {
             return invalid("this graph cannot be replayed before it has been captured.");
         };
+        let _replaying = Replaying::begin(self);
         let stream = current_stream(captured.device)?;
         if let Some(capture) = stream.capture() {
             return Err(capture.refuse("another graph was replayed"));
@@ -139,9 +168,9 @@ impl Graph {
     }
 
     /// Empties the graph. Waits for its replays, also in a destructor, which can raise nothing; ends its capture.
-    pub fn reset(&self) {
+    pub fn reset(&self) -> Result<()> {
         let _deferred = Deferred::new();
-        let state = std::mem::take(&mut *self.state());
+        let state = std::mem::take(&mut *self.state()?);
         match state {
             State::Empty => {}
             State::Capturing(capture) => drop(capture.end()),
@@ -155,11 +184,12 @@ impl Graph {
                 }
             }
         }
+        Ok(())
     }
 
     /// The pool that the graph's memory comes from.
     pub fn mempool(&self) -> Result<MemPool> {
-        match &*self.state() {
+        match &*self.state()? {
             State::Empty => invalid("this graph has no memory pool before it is captured."),
             State::Capturing(capture) => Ok(capture.mempool),
             State::Captured(captured) => Ok(captured.mempool),
@@ -168,7 +198,7 @@ impl Graph {
 
     /// The kernels and sizes of its launches, as [`crate::cl::Recording::kernels`] gives them.
     pub fn kernels(&self) -> Result<Vec<[usize; 8]>> {
-        match &*self.state() {
+        match &*self.state()? {
             State::Captured(captured) => Ok(captured.content.recording.kernels()),
             _ => invalid("this graph has not been captured."),
         }
@@ -176,7 +206,7 @@ impl Graph {
 
     /// One line for each command.
     pub fn describe(&self) -> Result<String> {
-        match &*self.state() {
+        match &*self.state()? {
             State::Captured(captured) => Ok(captured.content.recording.describe()),
             _ => invalid("this graph has not been captured."),
         }
@@ -187,9 +217,11 @@ impl Drop for Graph {
     fn drop(&mut self) {
         if fork::in_bad_fork() {
             // The driver's objects are the parent's.
-            std::mem::forget(std::mem::take(&mut *self.state()));
+            let state = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(state));
         } else {
-            self.reset();
+            // Nothing that is replayed is dropped.
+            let _ = self.reset();
         }
     }
 }

@@ -178,6 +178,7 @@ pub fn record_pinned(address: usize, index: i32, stream: i64) -> Result<()> {
     let mut guard = pinned();
     if let Some(block) = guard.as_mut().and_then(|pool| pool.containing(address)) {
         let state = device(index)?.state()?;
+        block.users.retain(|user| !user.is_complete().unwrap_or(false));
         block.users.push(state.stream(stream)?.queue(&state.context)?.marker()?);
     }
     Ok(())

@@ -7,7 +7,7 @@ use super::device::{device_of_address, Device};
 use super::faults::Launched;
 use super::pinned;
 use super::waits::before_wait;
-use crate::cl::{Deferred, Event, MapAccess, MemHandle, Queue, Read};
+use crate::cl::{Deferred, Event, MapAccess, MemHandle, Queue, Read, Start};
 use crate::error::Result;
 
 /// Host memory that a copy between two devices passes through, a piece at a time.
@@ -35,6 +35,7 @@ pub unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize,
         // SAFETY: the caller's promise.
         return unsafe { queue.write_now(location.memory, location.offset, source, size) };
     }
+    queue.make_room(Start::Now)?;
     // SAFETY: the caller's promise; pinned memory is not reused before the marker recorded below.
     unsafe { queue.write(location.memory, location.offset, source, size)? };
     queue.flush()?;
@@ -81,6 +82,7 @@ pub unsafe fn copy_device_to_host(target: *mut u8, source: usize, size: usize, n
         return unsafe { stream.read(&state.context, read) };
     }
     let queue = stream.queue(&state.context)?;
+    queue.make_room(Start::Now)?;
     // SAFETY: the caller's promise; pinned memory is not reused before the marker recorded below.
     unsafe { queue.read(location.memory, location.offset, target, size)? };
     queue.flush()?;

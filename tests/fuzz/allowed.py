@@ -57,6 +57,13 @@ def allowed_error(case: Case, ours: Exception | None, theirs: Exception | None) 
     is_mixed = "Expected all tensors to be on the same device" in str(ours)
     if is_mixed and any(part in case.name for part in DEVICE_OPERANDS_ONLY):
         return True
+    # Where the result has a place, too, CUDA takes all operands from the device: its out= functions check before ATen's
+    # iterator could take the number.
+    if is_mixed and "out" in case.kwargs and any(operand.on_cpu for operand in case.operands):
+        return True
+    # An index out of range is an IndexError here; the CPU's functions raise either.
+    if isinstance(ours, IndexError) and isinstance(theirs, RuntimeError):
+        return True
     # Sections are asked for on the CPU, for all devices alike.
     if "to be on cpu" in str(ours):
         return True

@@ -204,8 +204,12 @@ def test_ultralytics_scales_gradients_where_it_computes_in_float16(device, tmp_p
         with trainer.autocast(run.amp, device="opencl"):
             loss, _ = run.model(batch)
         run.scaler.scale(loss.sum()).backward()
+        parameter = next(parameter for parameter in run.model.parameters() if parameter.grad is not None)
+        before, scaled = parameter.detach().clone(), parameter.grad.clone()
         run.optimizer_step()
-        assert run.scaler._per_optimizer_states == {} or run.scaler.get_scale() > 0
+        # The step has divided the gradient in place, and changed the parameter.
+        torch.testing.assert_close(parameter.grad * 128.0, scaled)
+        assert not torch.equal(parameter, before)
 
 
 def test_stable_baselines_choose_the_device(device):

@@ -1,4 +1,4 @@
-"""Calls at the corners of an OpInfo's operator: as op_checks.py, of what most tests and most users leave alone."""
+"""Seldom used forms of an OpInfo's operator, as cases like those of op_checks.py: batched gradients, shared out=."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -137,7 +137,7 @@ def overlapping_out(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
         result = call(info.op, unprocessed(sample))
         if not isinstance(result, torch.Tensor) or result.numel() < 2 or result.layout != torch.strided:
             continue
-        for make in (_of_one_element, _behind_the_input):
+        for make in (_of_one_element, _from_the_second_element):
             compute = partial(_outcome, info.op, make, result)
             if compute(sample, CPU) == "RuntimeError":
                 yield Case(sample, compute)
@@ -150,7 +150,7 @@ def _of_one_element(sample: SampleInput, result: torch.Tensor, device: torch.dev
     return SampleInput(first, args=args, kwargs=kwargs | {"out": out})
 
 
-def _behind_the_input(sample: SampleInput, result: torch.Tensor, device: torch.device) -> SampleInput:
+def _from_the_second_element(sample: SampleInput, result: torch.Tensor, device: torch.device) -> SampleInput:
     """Give a sample an out= that begins at the second element of its input."""
     first, args, kwargs = mirror_all((sample.input, sample.args, sample.kwargs), device)
     memory = torch.zeros(first.numel() + result.numel() + 1, dtype=result.dtype, device=device)

@@ -5,7 +5,7 @@ from fnmatch import fnmatch
 UINT8_IMAGES = "ATen's integer arithmetic for images, which rounds in another way than that of floats."
 COMPLEX = "No kernel for complex numbers yet."
 
-# By a pattern of "kind name dtype check": why. `fallback` stands in the place of the check for what falls back.
+# By a pattern of "kind name dtype check": why. `fallback` stands instead of the check for calls that fall back.
 KNOWN: dict[str, str] = {
     "op nn.functional.rms_norm * jvp": "ATen's formula gives the dtype of rstd: float32 on all devices but the CPU.",
     "op nn.functional.scaled_dot_product_attention * gradgrad": "No fused operator has a second "

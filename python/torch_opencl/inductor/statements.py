@@ -68,7 +68,7 @@ class Statement:
 
 
 class Statements(list[Statement]):
-    """A list of statements, in the place of Inductor's buffers of text."""
+    """A list of statements, instead of Inductor's buffers of text."""
 
     def splice(self, others: Iterable[Statement]) -> None:
         """Append other statements."""

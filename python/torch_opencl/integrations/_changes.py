@@ -14,7 +14,7 @@ __all__ = ["Changes"]
 # Makes a replacement from an original.
 Replace = Callable[[Any], Any]
 
-# In the place of an attribute that a class has not itself.
+# Instead of an attribute that a class only inherits.
 _ABSENT: Any = object()
 
 
@@ -113,7 +113,7 @@ def _made_of(original: Any, replace: Replace) -> Any:
 
 
 def _exchange(exchanges: Sequence[_Exchange]) -> None:
-    """Put other values in the place of the present ones, in modules too that have imported them, by whatever name."""
+    """Exchange present values for the others, also in modules that have imported them under any name."""
     everywhere = {}
     for each in exchanges:
         if each.other is _ABSENT:

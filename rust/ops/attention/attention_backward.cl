@@ -28,7 +28,8 @@ OUTLINED T log_of_weights(const Attention *p, __global const uchar *query, __glo
     if (BIASED) score += load_mask(bias + k * p->bias_column, dtype1);
     total += exp(score - query_logsumexp);
   }
-  return log(total);
+  // Scores so large that they are rounded by more than the exponential takes: no correction is known.
+  return total > 0 && total < INFINITY ? log(total) : 0;
 }
 
 // For each query its logsumexp, what it lacks, and the dot product of its output with its gradient, side by side. One

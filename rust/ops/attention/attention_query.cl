@@ -15,8 +15,8 @@ INLINE TV load_row_part(__global const uchar *row, int part, int length, int dty
   return part * VEC < length ? load_of_row(row, part * VEC, length, dtype) : (TV)0;
 }
 
-// Several runs have a result in `out` each, `out_step` bytes apart, and write the maximum of their scores and the sum of
-// their weights, side by side, in place of the logarithm: beside a great maximum it would lose the sum.
+// Several runs each write a result to `out`, `out_step` bytes apart. Instead of a logarithm, which would lose the sum
+// beside a large maximum, they write the maxima of their scores, and after those of all runs the sums of their weights.
 __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uchar *out, ulong out_offset,
                                                int out_dtype, __global uchar *logsumexp, ulong logsumexp_offset,
                                                long runs, long run, long out_step) {
@@ -92,9 +92,9 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
     if (runs == 1) {
       to[task] = total == 0 ? INFINITY : top + log(total);
     } else {
-      to += 2 * (task * runs + piece);
-      to[0] = top;
-      to[1] = total;
+      const long tasks = get_num_groups(0) / runs;
+      to[piece * tasks + task] = top;
+      to[(runs + piece) * tasks + task] = total;
     }
   }
 }
@@ -109,16 +109,17 @@ __kernel void attention_join(Attention p, __global const uchar *parts, ulong par
   for (long task = first; task < last; task++) {
     const long unit = task / p.queries, row = task % p.queries;
     // The maximum and the sum of weights of each run.
-    __global const T *pairs = (__global const T *)(part_totals + part_totals_offset) + 2 * task * runs;
+    __global const T *tops = (__global const T *)(part_totals + part_totals_offset) + task;
+    __global const T *totals = tops + runs * tasks;
     T top = -INFINITY, total = 0;
-    for (long r = 0; r < runs; r++) top = pairs[2 * r] <= top ? top : pairs[2 * r];
+    for (long r = 0; r < runs; r++) top = tops[r * tasks] <= top ? top : tops[r * tasks];
     const T pivot = top == -INFINITY ? (T)0 : top;
-    for (long r = 0; r < runs; r++) total += pairs[2 * r + 1] * exp(pairs[2 * r] - pivot);
+    for (long r = 0; r < runs; r++) total += totals[r * tasks] * exp(tops[r * tasks] - pivot);
     __global uchar *to = out + out_offset + head_offset(&p.out, unit / p.heads, unit % p.heads) + row * p.out.row;
     for (int v = 0; v * VEC < value_head_dim; v++) {
       TV sum = (TV)0;
       for (long r = 0; r < runs; r++) {
-        const T share = pairs[2 * r + 1] * exp(pairs[2 * r] - pivot);
+        const T share = totals[r * tasks] * exp(tops[r * tasks] - pivot);
         const T weight = share == 0 ? (T)0 : share / total;
         __global const T *from = (__global const T *)(parts + parts_offset) + (r * tasks + task) * value_head_dim;
         sum = fma(load_of_row((__global const uchar *)from, v * VEC, value_head_dim, T_DTYPE), (TV)weight, sum);

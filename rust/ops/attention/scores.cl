@@ -88,8 +88,9 @@ INLINE TV lane_indices(void) {
   return v.vector;
 }
 
-// The lowest float16, by which masks hide, as the lowest float32: in float16 a score is lost beside it, so that a query all
-// of whose keys are hidden weighs them alike.
+// The lowest float16, by which masks hide, as the lowest float32. A query all of whose keys are hidden then weighs them
+// alike, as for the other dtypes, and as where scores are computed in float16. ATen's CPU kernel adds the mask in float32
+// and keeps the scores.
 INLINE TV as_mask(TV v, int dtype) {
   if (dtype != DT_F16) return v;
   return v <= (TV)-65504 ? (TV)LIT(-3.4028234663852886e38) : v;

@@ -215,8 +215,14 @@ __kernel void index_set_rows(__global uchar *dst, ulong dst_offset, __global con
 // Layout: dst, src. Its dimensions are, in this order: `shared` ones, along which the index does not change, so that
 // their lanes use one row of `offsets`; those of the other lanes, up to `lanes`, which have a row each; those of the
 // depth. A work-item takes `chunk` elements of dimension 0 (one on GPUs), which is a shared one, at one update; that of
-// the first update of a destination makes all its updates, or that of the last where only the last one stays. Sums are
-// rounded to the dtype once, at the end.
+// the first update of a destination makes all its updates, or that of the last where only the last one stays. Of the
+// chunk it keeps SORTED_PIECE sums at a time, so that it reads each source in pieces. Sums are rounded to the dtype once,
+// at the end.
+#ifdef IS_CPU
+#define SORTED_PIECE 16
+#else
+#define SORTED_PIECE 1
+#endif
 __kernel void index_set_sorted(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                                __global const uchar *offsets, ulong offsets_offset, __global const uchar *positions,
                                ulong positions_offset, const Layout layout, int shared, int lanes, int op, int dtype0,
@@ -235,17 +241,19 @@ __kernel void index_set_sorted(__global uchar *dst, ulong dst_offset, __global c
   add_offsets(&layout, 2, shared, lanes, row, at);
   const long begin = part % chunks * chunk, end = min(begin + chunk, layout.sizes[0]);
   const long dst_step = layout.strides[0][0], src_step = layout.strides[1][0];
-  for (long c = begin; c < end; c++) {
+  for (long c = begin; c < end; c += SORTED_PIECE) {
+    const int count = (int)min((long)SORTED_PIECE, end - c);
     __global uchar *to = dst + at[0] + c * dst_step;
-    T v = load_at(to, DTYPE0);
+    T v[SORTED_PIECE];
+    for (int k = 0; k < count; k++) v[k] = load_at(to + k * dst_step, DTYPE0);
     long i = first;
     do {
       long from[2] = {0, at[1] + c * src_step};
       add_offsets(&layout, 2, lanes, layout.ndim, position_of[i], from);
-      v = combine(OP, v, load_at(src + from[1], DTYPE2));
+      for (int k = 0; k < count; k++) v[k] = combine(OP, v[k], load_at(src + from[1] + k * src_step, DTYPE2));
       i++;
     } while (OP != SET_ASSIGN && i < depth && offset_of[i] == offset);
-    store_at(to, DTYPE0, v);
+    for (int k = 0; k < count; k++) store_at(to + k * dst_step, DTYPE0, v[k]);
   }
 }
 

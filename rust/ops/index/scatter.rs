@@ -81,7 +81,7 @@ pub fn index_set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>], wri
     }
     let Writing { op, order, is_known } = writing;
     let target = Target::of(dst.address)?;
-    let needs_wide_sums = wide_sums::is_needed(dst, op);
+    let needs_wide_sums = wide_sums::is_needed(dst, axes, op);
     if needs_wide_sums && wide_sums::suits_copy(dst, axes) {
         return wide_sums::by_copy(&target, dst, src, axes, writing);
     }
@@ -139,7 +139,7 @@ struct Scatter<'a> {
     report: &'a Report,
     /// Of the destination.
     dtype: DType,
-    /// Of the source: that of the destination, or a narrower one of its class.
+    /// Of the source: one of the destination's class.
     src_dtype: DType,
     op: SetOp,
 }
@@ -229,7 +229,8 @@ impl Scatter<'_> {
         let unsorted = SortRows { input, length: height, descending: false };
         merge(target, &unsorted, sorted.values.address, sorted.indices.address)?;
 
-        let chunk = if target.is_cpu() { space.first().map_or(1, |dim| dim.size) } else { 1 };
+        let inner = space.first().map_or(1, |dim| dim.size);
+        let chunk = if target.is_cpu() { div_ceil(inner, target.compute_units() as i64) } else { 1 };
         space.extend(own);
         let parallel = space.len();
         space.extend(depth);
@@ -250,7 +251,13 @@ impl Scatter<'_> {
             depth: height,
             chunk,
         };
-        target.launch(&program, entry::INDEX_SET_SORTED, &args, &[span(&space) / chunk as usize], None)
+        target.launch(
+            &program,
+            entry::INDEX_SET_SORTED,
+            &args,
+            &[span(&space) / inner as usize * div_ceil(inner, chunk) as usize],
+            None,
+        )
     }
 
     /// Spreads `lanes` over work-items, which walk `depth` in order unless they race.

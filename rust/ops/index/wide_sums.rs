@@ -23,10 +23,12 @@ use crate::ops::{Target, Tensor};
 const SORTED_BYTES: i64 = 5 * DType::I64.size() as i64;
 
 /// Returns true if several updates of one element would be rounded each.
-pub(super) fn is_needed(dst: &Tensor<'_>, op: SetOp) -> bool {
+///
+/// Where elements that updates may reach share memory, neither way has each of them once: atomics then round every update.
+pub(super) fn is_needed(dst: &Tensor<'_>, axes: &[IndexAxis<'_>], op: SetOp) -> bool {
     let is_rounded = matches!(dst.class(), Class::Float | Class::Complex) && dst.dtype != dst.class().storage();
     let repeats = dst.sizes.iter().zip(dst.strides).any(|(size, stride)| *size > 1 && *stride == 0);
-    is_rounded && repeats && (op == SetOp::Add || op == SetOp::Multiply)
+    is_rounded && repeats && (op == SetOp::Add || op == SetOp::Multiply) && !overlaps(extents(dst, axes))
 }
 
 /// Returns true if a wide copy of all elements that updates may reach needs less memory than sorting the updates.
@@ -51,6 +53,18 @@ fn extents(dst: &Tensor<'_>, axes: &[IndexAxis<'_>]) -> Vec<Extent> {
     let lanes = lanes.map(|(&size, &stride)| Extent { size, stride });
     let element = dst.dtype.size() as i64;
     lanes.chain(axes.iter().map(|axis| Extent { size: axis.size, stride: axis.stride / element })).collect()
+}
+
+/// Returns true if elements may share memory: the elements of one dimension do not fit between those of the next.
+fn overlaps(mut extents: Vec<Extent>) -> bool {
+    extents.retain(|extent| extent.size > 1);
+    extents.sort_by_key(|extent| extent.stride);
+    let mut reach = 1;
+    extents.iter().any(|extent| {
+        let is_inside = extent.stride < reach;
+        reach = reach.saturating_add(extent.stride.saturating_mul(extent.size - 1));
+        is_inside
+    })
 }
 
 /// Strides of a dense copy whose dimensions are in the order of the original's.
@@ -109,5 +123,14 @@ mod tests {
     fn a_dense_copy_keeps_the_order_of_dimensions() {
         let extents = [(3, 100), (4, 1), (5, 7)].map(|(size, stride)| Extent { size, stride });
         assert_eq!(dense_strides(&extents), [20, 1, 4]);
+    }
+
+    #[test]
+    fn dimensions_overlap_where_one_is_longer_than_the_step_of_the_next() {
+        let case = |dims: &[(i64, i64)]| overlaps(dims.iter().map(|&(size, stride)| Extent { size, stride }).collect());
+        assert!(!case(&[(3, 100), (4, 1), (5, 7)]));
+        assert!(!case(&[(4, 1), (3, 4), (1, 1)]));
+        assert!(case(&[(4, 1), (3, 1)]));
+        assert!(case(&[(3, 4), (5, 1)]));
     }
 }

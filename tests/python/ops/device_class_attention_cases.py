@@ -1,4 +1,4 @@
-"""As device_class_cases.py, of attention: masks that hide by the lowest number, and rows of odd widths."""
+"""Like device_class_cases.py, for attention: masks that hide by the lowest number, and rows of odd widths."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def test_masks_of_the_lowest_number(shape: tuple[int, int], dtype: torch.dtype, 
 
     def exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         scores = q @ k.mT * (8**-0.5 if scale is None else scale)
-        # Beside the lowest number a score is lost, and its derivative is not.
+        # Added to the lowest number, a score is lost, and its derivative is not.
         scores = torch.where(is_blind, scores - scores.detach(), scores.masked_fill(hidden & ~is_blind, -torch.inf))
         return scores.softmax(-1) @ v
 

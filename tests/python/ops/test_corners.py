@@ -32,10 +32,15 @@ def cases() -> list:
 
 @pytest.mark.parametrize(("check", "info"), cases())
 def test_corners(check, info: OpInfo, device: torch.device) -> None:
+    checked, refused = 0, None
     for case in check(info, torch.float32):
         try:
             case.compute(case.sample, CPU)
-        except (RuntimeError, NotImplementedError):
+        except RuntimeError as error:
             # The CPU has no such derivative, or no rule for a batch of it.
+            refused = error
             continue
         assert_right(case, info, torch.float32, device)
+        checked += 1
+    if refused and not checked:
+        pytest.skip(f"the CPU refuses all cases, such as with: {refused}")

@@ -92,3 +92,27 @@ def test_gradients_of_distances_in_batches(device, p, points):
     expected = torch.stack([gradient(each, y) for each in x])
     actual = torch.func.vmap(gradient, in_dims=(0, None))(x.to(device), y.to(device))
     torch.testing.assert_close(actual.cpu(), expected)
+
+
+@pytest.mark.parametrize(
+    ("x_size", "y_size", "in_dims"),
+    [
+        ((3, 4, 2), (3, 6, 5, 2), (0, 0)),
+        ((6, 4, 2), (6, 6, 5, 2), (0, 0)),
+        ((3, 4, 2), (6, 5, 2), (0, None)),
+        ((4, 2), (3, 6, 5, 2), (None, 0)),
+    ],
+)
+def test_gradients_of_distances_between_points_of_other_ranks(device, x_size, y_size, in_dims):
+    x, y = torch.randn(x_size), torch.randn(y_size)
+
+    def gradients(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.func.grad(lambda a, b: torch.cdist(a, b, 1.5).square().sum(), argnums=(0, 1))(a, b)
+
+    size = max(t.size(0) for t, dim in zip((x, y), in_dims, strict=True) if dim == 0)
+    pairs = ([t if dim is None else t[i] for t, dim in zip((x, y), in_dims, strict=True)] for i in range(size))
+    expected = [torch.stack(found) for found in zip(*(gradients(a, b) for a, b in pairs), strict=True)]
+    for there in (device, torch.device("cpu")):
+        actual = torch.func.vmap(gradients, in_dims=in_dims)(x.to(there), y.to(there))
+        for ours, theirs in zip(actual, expected, strict=True):
+            torch.testing.assert_close(ours.cpu(), theirs)

@@ -284,6 +284,17 @@ def test_positions_near_an_integer_are_those_of_float32(dtype: torch.dtype, mode
         torch.testing.assert_close(ours.cpu().float(), F.interpolate(x, size=output_size, mode=mode), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("factor", [1.05, 1.2, 2.1, 2.2])
+def test_images_of_equal_or_doubled_size_keep_or_repeat_their_pixels(factor: float, device: torch.device):
+    """Whatever the factor; lines and volumes follow it."""
+    for shape in ((1, 2, 4, 5), (2, 1, 3, 4)):
+        both_ways(lambda x: F.interpolate(x, scale_factor=factor, mode="nearest"), device, torch.randn(shape))
+    for shape in ((1, 2, 4), (1, 2, 4, 4, 4)):
+        x = torch.randn(shape)
+        ours = F.interpolate(x.to(device), scale_factor=factor, mode="nearest")
+        assert torch.equal(ours.cpu(), F.interpolate(x, scale_factor=factor, mode="nearest"))
+
+
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
 @pytest.mark.parametrize("dtype", computed([torch.float64, torch.float32]), ids=str)
 def test_gradients_of_the_nearest_go_to_the_pixel_that_was_read(mode: str, dtype: torch.dtype, device: torch.device):

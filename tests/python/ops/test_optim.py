@@ -135,7 +135,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("name", FUSED)
 @pytest.mark.usefixtures("small_calls_on_host")
 def test_fused_steps_leave_memory_around_a_parameter(device, name, layout, gradient):
-    """Small steps that the host could compute, whose functions take all tensors of a parameter for dense and alike."""
+    """The host could compute these, but its functions assume dense tensors with the strides of the parameter."""
     start, grads = torch.randn(6, 10), [torch.randn(6, 10) for _ in range(2)]
     ours = LAYOUTS[layout](start.to(device)).requires_grad_()
     expected = start.clone().requires_grad_()

@@ -171,7 +171,13 @@ def test_data_parallel_on_one_device(device, enabled):
     assert model(torch.ones(3, 4, device="cuda")).device == device
 
 
-def test_disable_puts_everything_back_and_no_name_enables_it(device):
+@pytest.fixture
+def disabled_at_the_end():
+    yield
+    torch_opencl.integrations.disable("cuda")
+
+
+def test_disable_puts_everything_back_and_no_name_enables_it(device, disabled_at_the_end):
     def state():
         names = {
             (module.__name__, name): value
@@ -205,7 +211,7 @@ def test_disable_puts_everything_back_and_no_name_enables_it(device):
     torch_opencl.integrations.disable()
 
 
-def test_a_real_cuda_device_is_not_hidden(monkeypatch):
+def test_a_real_cuda_device_is_not_hidden(monkeypatch, disabled_at_the_end):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(RuntimeError, match='there are 2 CUDA devices, which "cuda" means'):
         torch_opencl.integrations.enable("cuda")

@@ -198,7 +198,8 @@ def test_memory_used_on_another_stream_is_not_reused_before_that_is_done(device,
     side_stream.wait_stream(torch.opencl.current_stream())
     with torch.opencl.stream(side_stream):
         total = tensor.sum()
-    tensor.record_stream(side_stream)
+    # A view whose elements share memory names the same block.
+    tensor[:1].expand(4).record_stream(side_stream)
     del tensor
     # The sum, done by now or not, must not see what comes next.
     torch.full((MIB,), 7.0, device=device)

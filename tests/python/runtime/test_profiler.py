@@ -116,7 +116,7 @@ def test_a_profile_of_the_host_alone_traces_nothing_on_the_device(device):
 
 
 @pytest.mark.parametrize("library", ["auto", "host"])
-def test_a_matmul_is_seen_once_whoever_computes_it(library, tmp_path):
+def test_a_matmul_is_seen_once_whichever_library_computes_it(library, tmp_path):
     # Three matmuls: the first of its size has the libraries measured, and each may be a call of ATen for the CPU.
     code = """
     import collections, json

@@ -1,5 +1,6 @@
 """Environment variables: wrong names and values, and settings that leave no device, are never ignored in silence."""
 
+import os
 import re
 from pathlib import Path
 
@@ -34,10 +35,9 @@ def test_the_list_the_sources_and_the_page_name_the_same_variables():
 def test_documents_name_no_other_variable():
     known = {*_settings.VARIABLES, *_settings.BUILD_VARIABLES}
     named = re.compile(r"`(TORCH_OPENCL_[A-Z_]*[A-Z])\b")
+    header = (ROOT / "python/torch_opencl/include/torch_opencl.h").read_text()
+    macros = set(re.findall(r"\b(TORCH_OPENCL_[A-Z_]+)\b", header))
     for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        macros = set(
-            re.findall(r"\b(TORCH_OPENCL_[A-Z_]+)\b", (ROOT / "python/torch_opencl/include/torch_opencl.h").read_text())
-        )
         assert set(named.findall(path.read_text())) - known - macros == set(), path
 
 
@@ -116,9 +116,18 @@ def test_hiding_all_devices_on_purpose_warns_of_nothing():
 def test_info_names_the_cause_before_the_cure(variables, cause, has_list_of_drivers):
     done = run_python("-m torch_opencl.info", **variables)
     assert done.returncode == 1
-    lines = [line for line in done.stdout.splitlines() if line]
-    assert lines[2].startswith(f"No OpenCL device can be used: {cause}")
-    assert ("OpenCL needs a driver" in done.stdout) == has_list_of_drivers
+    before, found, after = done.stdout.partition(f"\nNo OpenCL device can be used: {cause}")
+    assert found and "OpenCL needs a driver" not in before
+    assert ("OpenCL needs a driver" in after) == has_list_of_drivers
+
+
+def test_a_right_setting_is_not_blamed_for_a_missing_driver():
+    for variables in ({"TORCH_OPENCL_DEVICES": "cpu"}, {"TORCH_OPENCL_DEVICE_CLASS": "gpu"}):
+        done = run_python("-m torch_opencl.info", **variables, **NO_DRIVER)
+        assert "No OpenCL device can be used: The environment has OCL_ICD_VENDORS=/nonexistent" in done.stdout
+    drivers = os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors")
+    done = run_python(ASK, TORCH_OPENCL_DEVICES="", OCL_ICD_VENDORS=drivers)
+    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 def test_info_says_that_pocl_cannot_write_its_cache():

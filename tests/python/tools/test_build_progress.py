@@ -100,5 +100,6 @@ def test_a_long_build_prints_a_line_seldom_where_there_is_no_terminal(tmp_path, 
     command = cargo(tmp_path, monkeypatch, BAR.format(7), "time.sleep(1)")
     progress.run_cargo(command, os.environ, tmp_path)
     lines = capfd.readouterr().out.splitlines()
-    assert 2 <= len(lines) <= 6
-    assert lines[0].startswith("==> compiling: 7 of 200 Rust units") and lines[-1].startswith("==> cargo has ended")
+    assert 2 <= len(lines) < 25  # a line every INTERVAL would be 50
+    assert any(line.startswith("==> compiling: 7 of 200 Rust units") for line in lines)
+    assert lines[-1].startswith("==> cargo has ended")

@@ -44,7 +44,7 @@ SAMPLE = """
 
     r, csr, f64, c64 = torch.randn, torch.sparse_csr_tensor, torch.float64, torch.complex64
     sdpa = F.scaled_dot_product_attention
-    # Kernels for GPUs take minutes for what makes those for CPUs transform tiles.
+    # Sizes at which kernels for CPUs transform tiles; under Oclgrind kernels for GPUs would take minutes for them.
     many = 17 if os.environ["TORCH_OPENCL_DEVICE_CLASS"] == "cpu" else 3
     # Calls whose kernels are built for each dtype of their inputs.
     TYPED = {
