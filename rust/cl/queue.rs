@@ -187,12 +187,12 @@ impl Queue {
             return Ok(());
         }
         self.throttle.push(self.marker()?);
-        while let Some(oldest) = self.throttle.oldest() {
-            let is_reached = self.is_complete(&oldest)?;
+        while let Some(marker) = self.throttle.awaited() {
+            let is_reached = self.is_complete(&marker)?;
             if !is_reached {
-                self.wait(&oldest)?;
+                self.wait(&marker)?;
             }
-            self.throttle.pop(&oldest, !is_reached);
+            self.throttle.pop(&marker, !is_reached);
         }
         Ok(())
     }

@@ -90,20 +90,24 @@ impl QueueThrottle {
         self.state().markers.push_back(Arc::new(marker));
     }
 
-    /// The marker to wait for, outside of every lock, before more is enqueued; [`Self::pop`] takes it away.
-    pub fn oldest(&self) -> Option<Arc<Event>> {
+    /// The marker to wait for, outside of every lock, before more is enqueued; [`Self::pop`] takes it away. Half of the
+    /// work may still wait then, so that the host, which takes a while to wake, waits seldom.
+    pub fn awaited(&self) -> Option<Arc<Event>> {
         let state = self.state();
-        (state.markers.len() > state.most_behind as usize).then(|| state.markers.front().cloned()).flatten()
+        let most = state.most_behind as usize;
+        let position = state.markers.len().checked_sub(1 + (most / 2).max(1))?;
+        (state.markers.len() > most).then(|| state.markers.get(position).cloned()).flatten()
     }
 
-    /// Takes away a marker that the device has reached. If the host had to wait for it, the device was busy since it
-    /// reached the one before, and the time between them says how much work may wait.
+    /// Takes away a marker that the device has reached, and those before it. If the host had to wait for it, the device
+    /// was busy since it reached the one that was waited for before, and the time between them says how much work may
+    /// wait.
     pub fn pop(&self, marker: &Arc<Event>, waited: bool) {
         let mut state = self.state();
-        if !state.markers.front().is_some_and(|front| Arc::ptr_eq(front, marker)) {
+        let Some(position) = state.markers.iter().position(|known| Arc::ptr_eq(known, marker)) else {
             return; // another thread has waited for it too
-        }
-        state.markers.pop_front();
+        };
+        let count = state.markers.drain(..=position).count() as u32;
         if !self.bounds_work() {
             return;
         }
@@ -111,7 +115,7 @@ impl QueueThrottle {
         let reached = if waited { marker.end_time().ok() } else { None };
         let before = std::mem::replace(&mut state.reached, reached);
         let interval = match (before, reached) {
-            (Some(before), Some(reached)) if waited => Duration::from_nanos(reached.saturating_sub(before)),
+            (Some(before), Some(reached)) if waited => Duration::from_nanos(reached.saturating_sub(before)) / count,
             _ if waited => return,
             _ => Duration::ZERO,
         };
