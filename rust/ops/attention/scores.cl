@@ -90,14 +90,14 @@ INLINE TV lane_indices(void) {
 
 // The lowest float16, by which masks hide, as the lowest float32. A query all of whose keys are hidden then weighs them
 // alike, as for the other dtypes, and as where scores are computed in float16. ATen's CPU kernel adds the mask in float32
-// and keeps the scores.
+// and keeps the scores. -INFINITY stays: it hides a key for good.
 INLINE TV as_mask(TV v, int dtype) {
   if (dtype != DT_F16) return v;
-  return v <= (TV)-65504 ? (TV)LIT(-3.4028234663852886e38) : v;
+  return v == (TV)-65504 ? (TV)LIT(-3.4028234663852886e38) : v;
 }
 INLINE T load_mask(__global const uchar *p, int dtype) {
   const T v = load_at(p, dtype);
-  return dtype == DT_F16 && v <= -65504 ? LIT(-3.4028234663852886e38) : v;
+  return dtype == DT_F16 && v == -65504 ? LIT(-3.4028234663852886e38) : v;
 }
 
 // Loads elements of the bias that are not contiguous.

@@ -49,6 +49,25 @@ def test_masks_of_the_lowest_number(shape: tuple[int, int], dtype: torch.dtype, 
         torch.testing.assert_close(mine, theirs, rtol=0, atol=limit)
 
 
+@pytest.mark.parametrize("dtype", computed(ERRORS), ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_infinite_masks_hide_beside_masks_of_the_lowest_number(shape: tuple[int, int], dtype: torch.dtype):
+    """A query whose keys infinity hides is 0 and has no gradient; beside the lowest number these keys count for nothing."""
+    inputs = [tensor.to("opencl").requires_grad_() for tensor in _inputs(*shape, dtype)]
+    infinite = torch.zeros(1, 1, *shape, dtype=torch.bool)
+    infinite[..., : shape[1] // 2] = True
+    mask = torch.full(infinite.shape, torch.finfo(dtype).min, dtype=dtype).masked_fill(infinite, -torch.inf)
+    result = attention(*inputs, mask.to("opencl"))
+    mean = inputs[2].detach().double().cpu()[:, :, shape[1] // 2 :].mean(2, keepdim=True).expand(result.shape)
+    torch.testing.assert_close(result.detach().double().cpu(), mean, rtol=0, atol=ERRORS[dtype] * 2)
+    (gradient,) = torch.autograd.grad(result.sum(), inputs[2])
+    assert gradient[:, :, : shape[1] // 2].abs().max().item() == 0
+    for hidden in (torch.full_like(mask, -torch.inf), torch.zeros_like(infinite)):
+        result = attention(*inputs, hidden.to("opencl"))
+        assert result.abs().max().item() == 0
+        assert all(gradient.abs().max().item() == 0 for gradient in torch.autograd.grad(result.sum(), inputs))
+
+
 @pytest.mark.parametrize("queries", [1, 5])
 def test_numbers_near_the_limit(queries: int):
     """The scale is 1 at most: what it is multiplied by on the way must not make a finite score infinite."""
