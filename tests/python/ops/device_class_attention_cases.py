@@ -52,7 +52,7 @@ def test_masks_of_the_lowest_number(shape: tuple[int, int], dtype: torch.dtype, 
 @pytest.mark.parametrize("dtype", computed(ERRORS), ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_infinite_masks_hide_beside_masks_of_the_lowest_number(shape: tuple[int, int], dtype: torch.dtype):
-    """A query whose keys infinity hides is 0 and has no gradient; beside the lowest number these keys count for nothing."""
+    """A query all of whose keys -inf hides is 0; beside the lowest number, keys that -inf hides have no weight."""
     inputs = [tensor.to("opencl").requires_grad_() for tensor in _inputs(*shape, dtype)]
     infinite = torch.zeros(1, 1, *shape, dtype=torch.bool)
     infinite[..., : shape[1] // 2] = True
