@@ -273,6 +273,9 @@ void powsum(at::TensorIterator& iter, const at::Scalar& power) {
 }
 
 void std_var(at::TensorIterator& iter, double correction, bool take_sqrt) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !at::isComplexType(iter.dtype(0)), "OpenCL: std and var have real results, and out= is ", iter.dtype(0),
+      ". Copy the result into it");
   // One output, or two: the variance and the mean.
   const int input = iter.ntensors() - 1;
   const Iteration over(iter);

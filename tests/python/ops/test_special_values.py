@@ -229,6 +229,12 @@ def test_complex_numbers_are_made_of_halves(device: torch.device) -> None:
     assert torch.equal(torch.view_as_real(numbers).cpu(), torch.stack((real, imag), -1))
 
 
+def test_variances_into_complex_tensors_are_refused_in_words(device: torch.device) -> None:
+    for function in (torch.std, torch.var):
+        with pytest.raises(NotImplementedError, match="out= is ComplexFloat"):
+            function(torch.ones(3, 400, device=device), 1, out=torch.empty(3, dtype=torch.complex64, device=device))
+
+
 def test_variances_of_infinite_elements_are_nan(device: torch.device) -> None:
     for length in (3, 40, 5000):
         for place in (0, length // 2, length - 1):
