@@ -135,8 +135,9 @@ impl CompileThread {
         }
         let (done, latch) = (Arc::new(Mutex::new(None)), Arc::new(Latch::default()));
         let (result, opener) = (Arc::clone(&done), Arc::clone(&latch));
-        // Where no thread can be started, this one takes the build back.
-        let (build, kept) = share(build);
+        // Both threads can take the build: this one does if the other cannot be started.
+        let build = Arc::new(Mutex::new(Some(build)));
+        let kept = Arc::clone(&build);
         let run = move || {
             let Some(build) = take(&build) else { return };
             let built = collect_warnings(|| self.count_on_the_spot(build));
@@ -237,15 +238,7 @@ impl Drop for OnTheSpot<'_> {
     }
 }
 
-type Slot<T> = Arc<Mutex<Option<T>>>;
-
-/// Two owners of a value, of which the first that takes it has it.
-fn share<T>(value: T) -> (Slot<T>, Slot<T>) {
-    let slot = Arc::new(Mutex::new(Some(value)));
-    (Arc::clone(&slot), slot)
-}
-
-fn take<T>(slot: &Slot<T>) -> Option<T> {
+fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
     slot.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 

@@ -64,7 +64,7 @@ def sample(rng: Random) -> Case | None:
     differentiable = rng.random() < 0.35 and info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
     torch.manual_seed(rng.getrandbits(48))
     every = list(islice(info.sample_inputs("cpu", dtype, differentiable), MOST_SAMPLES))
-    # Of attention's samples some drop weights at random.
+    # Samples with dropout have random results.
     every = [sample for sample in every if not sample.kwargs.get("dropout_p")]
     if not every:
         return None

@@ -213,7 +213,7 @@ def _changes(package: str) -> Changes:
 
         return replacement
 
-    # Of the batch size finder, which Fabric does not have.
+    # The batch size finder calls these functions. Fabric has no batch size finder.
     memory = {
         "lightning.pytorch.utilities.memory:is_oom_error": is_oom_error,
         "lightning.pytorch.utilities.memory:garbage_collection_cuda": collect_garbage,

@@ -139,7 +139,7 @@ struct Scatter<'a> {
     report: &'a Report,
     /// Of the destination.
     dtype: DType,
-    /// Of the source: one of the destination's class.
+    /// The source's dtype. It has the destination's class.
     src_dtype: DType,
     op: SetOp,
 }

@@ -24,7 +24,7 @@ const SORTED_BYTES: i64 = 5 * DType::I64.size() as i64;
 
 /// Returns true if several updates of one element would be rounded each.
 ///
-/// Where elements that updates may reach share memory, neither way has each of them once: atomics then round every update.
+/// Both ways handle each element once. If elements share memory, atomics make the updates, and round each of them.
 pub(super) fn is_needed(dst: &Tensor<'_>, axes: &[IndexAxis<'_>], op: SetOp) -> bool {
     let is_rounded = matches!(dst.class(), Class::Float | Class::Complex) && dst.dtype != dst.class().storage();
     let repeats = dst.sizes.iter().zip(dst.strides).any(|(size, stride)| *size > 1 && *stride == 0);

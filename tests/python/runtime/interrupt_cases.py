@@ -163,7 +163,7 @@ def replay_often(captured: torch.opencl.OpenCLGraph) -> None:
 
 
 def handler_that_resets() -> dict[str, object]:
-    """Use a graph in the handler of a signal that comes while it is replayed: an error, and the replay goes on."""
+    """Use a graph in the handler of a signal that comes while it is replayed: an error, and the replay continues."""
     captured, said = graph_of(STEPS // 16), []
 
     def handler(*_: object) -> None:
