@@ -13,12 +13,12 @@ use std::process::{Command, ExitCode};
 use codegen::{Release, Supported};
 use objects::COMPILER_VARIABLES;
 
-/// Files and folders that may hold a `#[cxx::bridge]`.
+/// Files and folders that may contain a `#[cxx::bridge]`.
 const BRIDGED: [&str; 4] = ["rust/abi.rs", "rust/blas", "rust/bridge", "rust/ops"];
-/// Folders of kernels: shared sources, and each family's kernels beside its launchers.
+/// Folders of kernels: shared sources, and each family's kernels next to its launchers.
 const KERNELS: [&str; 2] = ["rust/kernels/include", "rust/ops"];
 
-/// Asks Python where torch and torchgen are.
+/// Prints the folders of torch and torchgen.
 const PROBE: &str = "
 import os, torch, torchgen
 root = os.path.dirname(torch.__file__)
@@ -57,7 +57,7 @@ fn build() -> Result<(), Box<dyn Error>> {
     ] {
         println!("cargo:rerun-if-changed={path}");
     }
-    // Each of these files may be, or become, one that has a bridge.
+    // Each of these files may get a bridge.
     for path in BRIDGED {
         println!("cargo:rerun-if-changed={path}");
     }
@@ -88,7 +88,8 @@ fn build() -> Result<(), Box<dyn Error>> {
         .and_then(|sources| codegen::kernels(&KERNELS.map(Path::new), &out_dir).map(|()| sources))
         .map_err(|diagnostics| diagnostics.iter().map(|d| format!("\n{d}")).collect::<String>())?;
 
-    // clippy links nothing, and cargo runs this once more for it: compiling C++ would double the time of a first lint.
+    // clippy links nothing, and cargo runs this script again for it: compiling C++ would double the time of a first
+    // lint.
     if env::var_os("RUSTC_WORKSPACE_WRAPPER").is_some_and(|tool| tool.to_string_lossy().contains("clippy")) {
         return Ok(());
     }
@@ -118,34 +119,36 @@ fn build() -> Result<(), Box<dyn Error>> {
         .flag("-Wall")
         .flag("-Wextra")
         .flag("-Wno-unused-parameter")
-        // Debug information of ATen's templates is larger than everything else together.
+        // Debug information of ATen's templates is larger than all other code together.
         .debug(false)
         .opt_level(2)
         .cargo_metadata(false);
-    // Calling a dispatch stub's kernel for the CPU takes the variants that libtorch was built with (DispatchStub.h).
+    // To call a dispatch stub's CPU kernel, these must be the variants with which libtorch was built (DispatchStub.h).
     if env::var("CARGO_CFG_TARGET_ARCH")? == "x86_64" {
         compilation.define("HAVE_AVX2_CPU_DEFINITION", None).define("HAVE_AVX512_CPU_DEFINITION", None);
     }
-    // The version names the commit, and torch's headers change with it.
+    // The version contains the commit, and torch's headers change with it.
     let version = std::fs::read(&torch.version)?;
     objects::compile(&compilation, &sources, &includes, &version, &out_dir, "torch_opencl_cpp")?;
 
-    // Whole: nothing refers to the static initialisers that register kernels, and the linker would drop them.
+    // The whole archive: nothing refers to the static initialisers that register kernels, so the linker would drop
+    // them.
     println!("cargo:rustc-link-search=native={}", out_dir.display());
     println!("cargo:rustc-link-lib=static:+whole-archive=torch_opencl_cpp");
     println!("cargo:rustc-link-lib=dylib=stdc++");
     println!("cargo:rustc-link-search=native={}", torch.lib.display());
     println!("cargo:rustc-link-lib=dylib=torch_cpu");
     println!("cargo:rustc-link-lib=dylib=c10");
-    // A definition whose parameters are not those of its declaration would else be missed when the library is loaded.
+    // Otherwise a definition whose parameters differ from its declaration would be found only when the library is
+    // loaded.
     println!("cargo:rustc-link-arg-cdylib=-Wl,-z,defs");
-    // In a wheel the library lies in torch_opencl/lib/2.x, and torch/lib beside torch_opencl; tests find torch by
+    // In a wheel the library is in torch_opencl/lib/2.x, and torch/lib is next to torch_opencl; tests find torch with
     // LD_LIBRARY_PATH.
     println!("cargo:rustc-link-arg-cdylib=-Wl,-rpath,$ORIGIN/../../../torch/lib");
     Ok(())
 }
 
-/// The files that have a `#[cxx::bridge]`.
+/// The files that contain a `#[cxx::bridge]`.
 fn bridges() -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for path in BRIDGED.map(Path::new) {
@@ -159,7 +162,7 @@ fn bridges() -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The files below a folder that end in one of `extensions`, sorted.
+/// The files below a folder with one of `extensions`, sorted.
 fn files(folder: &Path, extensions: &[&str]) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in folder.read_dir()? {
@@ -188,7 +191,7 @@ fn find_torch(supported: Supported) -> Result<Torch, String> {
     let cure = format!("install one with '{python} -m pip install \"torch~={newest}.0\"', or set TORCH_OPENCL_PYTHON");
     let output = Command::new(&python)
         .args(["-c", PROBE])
-        // An earlier install of this package, whose sources have been moved, must not keep torch from being imported.
+        // An earlier install of this package, whose sources have been moved, must not prevent the import of torch.
         .env("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
         .output()
         .map_err(|error| format!("cannot run '{python}' ({error}); install Python 3, or set TORCH_OPENCL_PYTHON"))?;
@@ -200,7 +203,7 @@ fn find_torch(supported: Supported) -> Result<Torch, String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut lines = text.lines();
     let (Some(version), Some(root), Some(aten)) = (lines.next(), lines.next(), lines.next()) else {
-        return Err(format!("'{python}' told nothing of its torch; {cure}"));
+        return Err(format!("could not read the torch version from '{python}'; {cure}"));
     };
     let release = Release::of_version(version).filter(|release| supported.contains(*release));
     let release = release.ok_or_else(|| {

@@ -11,7 +11,7 @@
 namespace torch_opencl {
 namespace {
 
-// Tells torch.profiler of bytes that tensors have taken, or given back where the number is negative.
+// Reports allocated bytes to torch.profiler, or freed bytes if `bytes` is negative.
 void report_to_profiler(size_t address, int64_t bytes, int32_t index) {
   const auto stats = bridge::memory_stats(index);
   const auto current = [&](const char* name) {
@@ -24,7 +24,7 @@ void report_to_profiler(size_t address, int64_t bytes, int32_t index) {
       c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(index)));
 }
 
-// Tells the profiler and the history of a block that has been allocated.
+// Reports an allocated block to the profiler and to the memory history.
 void report(int32_t index, size_t address) {
   const size_t bytes = bridge::block_size(index, address);
   if (c10::memoryProfilingEnabled()) report_to_profiler(address, static_cast<int64_t>(bytes), index);
@@ -32,13 +32,13 @@ void report(int32_t index, size_t address) {
 }
 
 void free_device(void* address) {
-  // Runs in destructors: an error here has nobody to be reported to, and the memory is lost at worst.
+  // Runs in destructors, which must not throw. At worst the memory leaks.
   try {
     const auto at = reinterpret_cast<size_t>(address);
     const int32_t index = bridge::device_of_address(at);
     const bool is_profiled = c10::memoryProfilingEnabled();
     const size_t bytes = is_profiled || records_memory() ? bridge::block_size(index, at) : 0;
-    // Before another tensor may get the block.
+    // Recorded first: after the free another tensor may get the block.
     if (records_memory()) record_free(index, at, bytes);
     bridge::free(index, at);
     if (is_profiled) report_to_profiler(at, -static_cast<int64_t>(bytes), index);
@@ -66,7 +66,7 @@ class Allocator final : public c10::DeviceAllocator {
     const c10::Device device(c10::DeviceType::PrivateUse1, index);
     if (size == 0) return {nullptr, device};
     const size_t address = checked([&] { return bridge::allocate(index, size); });
-    // Whoever makes a tensor may start a backward pass.
+    // A thread that creates a tensor may start a backward pass.
     [[maybe_unused]] static thread_local const bool is_first = (keep_backward_in_thread(index), true);
     if (c10::memoryProfilingEnabled() || records_memory()) {
       checked([&] { report(index, address); });
@@ -90,7 +90,7 @@ class Allocator final : public c10::DeviceAllocator {
     return bridge::device_count() > 0;
   }
 
-  // Of one pool, or of all that nobody keeps.
+  // Empties one pool, or all pools that are not in use.
   void emptyCache(c10::MempoolId_t pool) override {
     const bool is_one = pool != c10::MempoolId_t{0, 0};
     for (int32_t index = 0; index < bridge::device_count(); index++) {
@@ -157,7 +157,7 @@ class PinnedAllocator final : public at::HostAllocator {
     default_copy_data(target, source, size);
   }
 
-  // Copies note the streams that use a block themselves.
+  // Copies themselves record the streams that use a block.
   bool record_event(void* data, void*, c10::Stream stream) override {
     const auto address = reinterpret_cast<size_t>(data);
     if (!bridge::is_pinned(address)) return false;

@@ -19,7 +19,7 @@ using at::Scalar;
 using at::ScalarType;
 using at::Tensor;
 
-// The plain op is not safe for half precision, the one with logits is: refused as on CUDA.
+// Rejected as on CUDA: this op is not safe in half precision; binary_cross_entropy_with_logits is.
 Tensor binary_cross_entropy_banned(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
   TORCH_CHECK(
       false,

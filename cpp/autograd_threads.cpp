@@ -13,7 +13,7 @@
 namespace torch_opencl {
 namespace {
 
-// Long enough for destructors. A thread that is still in somebody's hook is not waited for.
+// Long enough for destructors. A thread that still runs a user's hook is not waited for.
 constexpr std::chrono::seconds patience{2};
 
 // Runs a backward pass over no elements. The engine's thread of a device takes one pass after the other: when this one
@@ -32,15 +32,15 @@ void keep_backward_in_thread(c10::DeviceIndex index) {
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
 
-// A pass returns before the engine's thread has let go of its graph, which holds Python objects. Where the interpreter
-// ends in between, it ends that thread inside a destructor, and the process is aborted.
+// A pass returns before the engine's thread has released its graph, which holds Python objects. If the interpreter ends
+// in between, it ends that thread inside a destructor, and the process aborts.
 void finish_autograd(int64_t index) {
   const auto done = std::make_shared<std::promise<void>>();
   auto result = done->get_future();
   std::thread([done, index] {
     try {
       run_empty_pass(static_cast<c10::DeviceIndex>(index));
-    } catch (...) { // The engine does not run here, after a fork say: there is nothing to wait for.
+    } catch (...) { // The engine does not run here, for example after a fork: there is nothing to wait for.
     }
     done->set_value();
   }).detach();

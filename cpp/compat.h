@@ -1,5 +1,5 @@
-// Names that differ, or are missing, in releases of PyTorch that can be built against (Cargo.toml). Only this file
-// knows which release brought what; others ask TORCH_OPENCL_TORCH_AT_LEAST where a header or an op is missing.
+// Names that differ or are missing in the supported releases of PyTorch (Cargo.toml). Only this file knows which
+// release added which name; other files use TORCH_OPENCL_TORCH_AT_LEAST where a header or an op is missing.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -42,7 +42,7 @@ inline std::optional<at::ScalarType> maybe_common_dtype(const at::TensorIterator
 #if TORCH_OPENCL_TORCH_AT_LEAST(13)
   return iter.maybe_common_dtype();
 #else
-  // The getter of those releases raises where there is none, and the member is for derived classes.
+  // In older releases the getter raises without a common dtype, and the member is protected.
   struct Reader : at::TensorIteratorBase {
     static at::ScalarType of(const at::TensorIteratorBase& iter) {
       return iter.*(&Reader::common_dtype_);
@@ -62,7 +62,7 @@ inline int64_t window_count(int64_t size, int64_t padding, int64_t dilation, int
 #endif
 }
 
-// Refuses paddings and inputs that have not the form for `kDims` padded dimensions.
+// Raises unless the padding and the input fit `kDims` padded dimensions.
 template <int kDims>
 void check_padded_input(const at::Tensor& input, at::IntArrayRef padding) {
 #if TORCH_OPENCL_TORCH_AT_LEAST(15)

@@ -28,7 +28,7 @@ inline at::OptionalIntArrayRef convert(const at::OptionalSymIntArrayRef& value) 
   return value.has_value() ? at::OptionalIntArrayRef(C10_AS_INTARRAYREF_SLOW(*value)) : std::nullopt;
 }
 
-// Structured kernels take optional tensors and scalars by reference, others as they are.
+// Structured kernels take optional tensors and scalars by reference, other arguments unchanged.
 template <class T>
 decltype(auto) convert_structured(T& value) {
   if constexpr (std::is_same_v<std::remove_const_t<T>, std::optional<at::Tensor>>) {

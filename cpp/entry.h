@@ -1,5 +1,5 @@
-// The types of our entries, from those of their ops: the generated entries/FAMILY.h declare each by them, so that a
-// definition whose parameters are not the op's does not link.
+// Types of our entries, derived from their ops. The generated entries/FAMILY.h declare the entries with these types, so
+// that a definition whose parameters differ from the op's does not link.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,14 +11,14 @@
 
 namespace torch_opencl {
 
-// A function takes what its op takes, with plain integers for symbolic ones.
+// An entry takes the op's arguments, with plain integers for symbolic ones.
 template <class Op>
 using Entry = typename c10::fn_remove_symint<typename Op::schema>::type;
 
 template <class Op>
 using EntryTraits = c10::guts::infer_function_traits_t<Entry<Op>>;
 
-// The return type of an op, and the type of its parameter number kIndex.
+// The return type of an op, and the type of its parameter at position kIndex.
 template <class Op>
 using Returns = typename EntryTraits<Op>::return_type;
 template <class Op, size_t kIndex>
@@ -30,7 +30,7 @@ template <class Op>
 struct Arguments;
 } // namespace native
 
-// The entry of such a row, and a function that takes the arguments one by one and calls it.
+// The entry of such a row, and a function that takes separate arguments and calls the entry.
 template <class Op>
 using TakesStruct = Returns<Op>(const native::Arguments<Op>& args);
 template <class Op, TakesStruct<Op>* kEntry>
@@ -66,7 +66,7 @@ struct ImplOf<Return(Args...), kOutputs> {
       decltype(type(std::make_index_sequence<sizeof...(Args) - kOutputs>(), std::make_index_sequence<kOutputs>()));
 };
 
-// Of the out= variant of an op.
+// `impl` of a structured class, from the out= variant of its op.
 template <class Op, size_t kOutputs>
 using Impl = std::remove_pointer_t<typename ImplOf<Entry<Op>, kOutputs>::Pointer>;
 

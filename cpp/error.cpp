@@ -9,7 +9,7 @@ const char* message_of(const rust::Error& error) {
 }
 
 void raise(const NoFloat64& refusal, std::string_view op) {
-  // Of nested operators the outer one is named: the text that the inner one has put before the message is dropped.
+  // With nested operators the message names the outer one: drop the name that the inner one has put in front.
   const std::string_view text = refusal.what_without_backtrace();
   const size_t start = text.find("OpenCL: ");
   const std::string_view message = text.substr(start == std::string_view::npos ? 0 : start);

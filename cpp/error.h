@@ -9,22 +9,22 @@
 
 namespace torch_opencl {
 
-// The message for the user in an error's text, which starts with its kind and a colon.
+// The message for the user: the error's text without the prefix, which is the error's kind and a colon.
 const char* message_of(const rust::Error& error);
 
-// Refusal of a device without float64. The bridge does not know for which operator; the operator's wrapper does.
+// The device does not support float64. The bridge does not know the operator's name; the operator's wrapper does.
 class NoFloat64 final : public c10::NotImplementedError {
  public:
   using c10::NotImplementedError::NotImplementedError;
 };
 
-// Throws the same as PyTorch's exception, with the operator's name.
+// Throws the error again, with the operator's name in the message.
 [[noreturn]] void raise(const NoFloat64& refusal, std::string_view op);
 
-// Throws the c10::Error that the kind asks for (rust/error.rs holds the other half of the table).
+// Throws the c10::Error for the error's kind (rust/error.rs holds the other half of the table).
 [[noreturn]] void raise(const rust::Error& error);
 
-// Warns of an operation that has waited for the device, where the user has asked for that.
+// Warns that an operation has waited for the device, if the user has asked for such warnings.
 void warn_of_wait();
 
 inline void report_waits() {

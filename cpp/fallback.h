@@ -1,4 +1,5 @@
-// Ops without a kernel run on the CPU: correct, counted, warned of once, and refused when the user asks for that.
+// Ops without a kernel run on the CPU: results are correct, calls are counted, the first call warns, and the user can
+// have such ops raise instead.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -10,10 +11,10 @@ namespace torch_opencl {
 // The boxed fallback of the dispatcher.
 void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-// Ops that are declared to run on the host (family host of the table): neither warned of, counted nor refused.
+// Runs ops that are declared to run on the host (family host of the table): no warning, no count, never an error.
 void host_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-// Refuses an invalid value of TORCH_OPENCL_FALLBACK.
+// Raises for an invalid value of TORCH_OPENCL_FALLBACK.
 void check_fallback_policy();
 
 // Calls per op since the start or the last reset.

@@ -10,8 +10,8 @@
 namespace torch_opencl {
 namespace {
 
-// _ctc_loss(log_probs, targets, input_lengths, target_lengths, ...): the targets in use have to be labels. Shapes that
-// do not fit together are left to the CPU, which checks them.
+// _ctc_loss(log_probs, targets, input_lengths, target_lengths, ...): the used targets must be valid labels. The CPU kernel
+// itself checks that the shapes fit.
 void check_ctc_targets(const at::Tensor& log_probs, const at::Tensor& targets, const at::Tensor& lengths) {
   if (log_probs.dim() != 3 || lengths.dim() != 1 || lengths.numel() == 0 || targets.numel() == 0) return;
   at::Tensor used;
@@ -44,7 +44,7 @@ at::Generator host_generator(const at::Generator& generator, c10::Device device)
 
 void check_host_arguments(const std::string& name, c10::ArrayRef<c10::IValue> arguments) {
   if (name == "aten::_linalg_eigvals" || name == "aten::linalg_eigvals.out") {
-    // Of NaN, MKL's geev accesses memory out of bounds where it computes no vectors.
+    // With NaN inputs, MKL's geev accesses memory out of bounds if it computes no vectors.
     TORCH_CHECK(
         arguments[0].toTensor().isfinite().all().item<bool>(),
         "torch.linalg.eigvals: input tensor should not contain infs or NaNs.");

@@ -1,4 +1,4 @@
-// Treatment of arguments by the CPU fallback besides moving them.
+// How the CPU fallback handles arguments, apart from moving them.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -22,7 +22,7 @@ void for_each_tensor(const c10::IValue& value, Visit&& visit) {
   }
 }
 
-// Replaces every tensor of an argument or a result, those of lists too, by the result of `map`.
+// Replaces every tensor of an argument or a result, also in lists, by the result of `map`.
 template <class Map>
 void map_tensors(c10::IValue& value, Map&& map) {
   if (value.isTensor()) {
@@ -40,12 +40,12 @@ void map_tensors(c10::IValue& value, Map&& map) {
   }
 }
 
-// A generator for a call that runs on the CPU in place of `device`: it continues that of the device, which advances.
-// Raises as every device does when `generator` is of another one.
+// A generator for a call that runs on the CPU instead of `device`: it is seeded from the device's generator, which
+// advances. Raises, as on every device, if `generator` belongs to another device.
 at::Generator host_generator(const at::Generator& generator, c10::Device device);
 
-// Raises for arguments, on the host by now, with which the CPU's kernel of the operator `name` would access memory out
-// of bounds.
+// Raises for arguments with which the CPU kernel of the operator `name` would access memory out of bounds. The
+// arguments are already on the host.
 void check_host_arguments(const std::string& name, c10::ArrayRef<c10::IValue> arguments);
 
 } // namespace torch_opencl

@@ -14,8 +14,8 @@
 namespace torch_opencl {
 namespace {
 
-// Elements of all tensors with which a call takes less than waiting for a queue (some 50 us, PoCL, 2 cores): in
-// general, of ops that touch each once, and of those that multiply.
+// Up to this many elements of all tensors, a call takes less time than waiting for a queue (some 50 us, PoCL, 2 cores):
+// in general, for ops that touch each element once, and for ops that multiply.
 constexpr int64_t kMaxElements = (int64_t{1} << 16) - 1;
 constexpr int64_t kMaxTouched = (int64_t{1} << 17) - 1;
 constexpr int64_t kMaxOperands = (int64_t{1} << 18) - 1;
@@ -25,12 +25,12 @@ constexpr int64_t kMaxOperands = (int64_t{1} << 18) - 1;
 void HostMemory::add(const at::Tensor& tensor) {
   if (!is_small_ || !tensor.defined()) return;
   if (!tensor.is_privateuseone()) {
-    // Kernels say what they make of it. To the CPU's functions all tensors are on one device.
+    // Kernels check such a tensor's device. ATen's CPU functions cannot: to them all tensors are on one device.
     is_small_ = tensor.dim() == 0;
     return;
   }
   elements_ += tensor.numel();
-  // What is copied on write has its own memory when it is written to, and not before.
+  // A copy-on-write tensor gets its own memory only when it is written to.
   const bool has_memory = tensor.layout() == at::kStrided && tensor.numel() > 0 && tensor.storage().data() != nullptr &&
       !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
   is_small_ = has_memory && elements_ <= max_elements() &&
@@ -54,10 +54,69 @@ void HostMemory::add(const at::Tensor& tensor) {
   addresses_.push_back(reinterpret_cast<size_t>(tensor.const_data_ptr()));
 }
 
+void HostMemory::add(const TensorArgs& args, bool uses_sizes) {
+  const auto& tensors = args.tensors();
+  for (size_t i = 0; i < tensors.size(); i++) {
+    const auto [tensor, use] = tensors[i];
+    if (use == TensorArg::Use::Output) {
+      add_output(*tensor);
+    } else if (use == TensorArg::Use::Index) {
+      size_t end = i;
+      while (end < tensors.size() && tensors[end].use == use) end++;
+      add_indices({tensors.begin() + i, end - i});
+      i = end - 1;
+    } else {
+      add(*tensor);
+    }
+  }
+  add_lists(args.lists());
+  if (!uses_sizes) return;
+  for (const c10::SymIntArrayRef sizes : args.sizes()) expect(sizes);
+}
+
+void HostMemory::add_output(const at::Tensor& tensor) {
+  const size_t position = storages_.size();
+  const Operands operands = operands_;
+  add(tensor);
+  operands_ = operands;
+  if (storages_.size() > position) outputs_.push_back(position);
+}
+
+// The tensors of a list must have one dtype: the CPU kernel may have changed the first tensors before it rejects the
+// dtype of a later one.
+void HostMemory::add_lists(c10::ArrayRef<at::TensorList> lists) {
+  for (const at::TensorList& list : lists) {
+    for (size_t i = 0; i < list.size(); i++) {
+      const at::Tensor& tensor = list[i];
+      const at::Tensor& first = i < lists.front().size() ? lists.front()[i] : tensor;
+      is_small_ = is_small_ && tensor.scalar_type() == list.front().scalar_type();
+      const bool is_dense = tensor.is_non_overlapping_and_dense() && tensor.strides() == first.strides();
+      lists_are_alike_ = lists_are_alike_ && (tensor.numel() == 1 || is_dense);
+    }
+  }
+}
+
+// ATen also accepts indices on the host.
+void HostMemory::add_indices(c10::ArrayRef<TensorArg> indices) {
+  int64_t positions = 1;
+  const at::Tensor* previous = nullptr;
+  for (const TensorArg& index : indices) {
+    const at::Tensor& tensor = *index.tensor;
+    if (!tensor.defined()) continue;
+    if (!tensor.is_cpu()) add(tensor);
+    // Indices of different sizes are broadcast.
+    const bool is_same = previous != nullptr && tensor.sizes().equals(previous->sizes());
+    if (!is_same) positions *= std::max<int64_t>(tensor.numel(), 1);
+    previous = &tensor;
+    if (positions > kMaxPositions) is_small_ = false;
+  }
+  rows_ = std::max(rows_, is_small_ ? positions : 1);
+}
+
 void HostMemory::expect(c10::SymIntArrayRef sizes) {
   int64_t count = static_cast<int64_t>(sizes.size()) < dims_ ? planes_ : 1;
   for (const int64_t size : C10_AS_INTARRAYREF_SLOW(sizes)) {
-    // Two factors of so few bits do not overflow.
+    // The product of two factors with so few bits does not overflow.
     is_small_ = is_small_ && size <= kMaxElements && count <= kMaxElements;
     if (!is_small_) return;
     count *= size;
@@ -66,21 +125,21 @@ void HostMemory::expect(c10::SymIntArrayRef sizes) {
 }
 
 int64_t HostMemory::max_elements() const {
-  switch (work_) {
-    case Work::Estimated:
+  switch (cost_) {
+    case Cost::Table:
       return kMaxElements;
-    case Work::Elements:
+    case Cost::Elements:
       return kMaxTouched;
-    case Work::Matmul:
-    case Work::Counted:
+    case Cost::Matmul:
+    case Cost::Counted:
       return kMaxOperands;
   }
   return 0;
 }
 
 bool HostMemory::has_little_work() const {
-  if (work_ == Work::Estimated) return rows_ * columns_ <= kMaxResultElements;
-  if (work_ != Work::Matmul) return true;
+  if (cost_ == Cost::Table) return rows_ * columns_ <= kMaxResultElements;
+  if (cost_ != Cost::Matmul) return true;
   const auto& [left, left_rows, right, right_columns] = operands_;
   return left_rows * right_columns <= kMaxResultElements && left * right_columns <= kMaxMultiplications;
 }
@@ -115,7 +174,7 @@ at::Tensor HostMemory::view(const at::Tensor& tensor) {
 }
 
 void HostMemory::wait() const {
-  // Who looks for operations that wait is not to find this one.
+  // Not reported by sync debug mode.
   if (bridge::sync_debug_mode() != 0) return;
   const auto device = static_cast<int32_t>(device_->index());
   checked([&] { bridge::synchronize_stream(device, bridge::current_stream(device)); });

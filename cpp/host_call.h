@@ -1,102 +1,49 @@
-// Calls with few elements, which ATen's own function for the CPU computes sooner than a kernel of ours is enqueued.
+// Small calls: on CPU devices, run ATen's CPU kernel on mapped memory when that is cheaper than enqueueing ours.
 #pragma once
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 #include <array>
 #include <optional>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "host_dtypes.h"
 #include "one_thread.h"
+#include "op_row.h"
+#include "tensor_args.h"
 
 namespace torch_opencl {
 
-// The device tensors of one call, for the host to read and write where they are.
+// The device tensors of one call, which the host reads and writes in place.
 class HostMemory {
  public:
-  // Of the product of the sizes of indices, so that it does not overflow.
+  // Limits the product of the sizes of indices, so that it does not overflow.
   static constexpr int64_t kMaxPositions = int64_t{1} << 31;
 
-  // Those that the host computes as kernels do, or all, for casts.
+  // Dtypes that the host computes as kernels do, or all dtypes, for casts.
   enum class Dtypes { Computed, All };
 
-  // What tells how long a call takes.
-  enum class Work {
-    Estimated, // the elements of its tensors, and of a result with the most rows and the most columns that they have
-    Elements,  // the elements of its tensors: no result is larger, and each is touched once or a few times
-    Matmul,    // the multiplications of its last two inputs, and the elements of their product
-    Counted,   // multiplications and elements of a result that the caller has counted
-  };
-
-  // Multiplications up to which one thread of the host takes less time than enqueueing a kernel and waiting for it.
+  // Up to this many multiplications, one host thread takes less time than enqueueing a kernel and waiting for it.
   static constexpr int64_t kMaxMultiplications = int64_t{1} << 21;
 
-  // Elements of a result with which it does: of narrow matrices, or of many rows of a small table.
+  // The same limit in elements of a result: of narrow matrices, or of many rows of a small table.
   static constexpr int64_t kMaxResultElements = (int64_t{1} << 19) - 1;
 
-  explicit HostMemory(Work work = Work::Estimated, Dtypes dtypes = Dtypes::Computed) : work_(work), dtypes_(dtypes) {}
+  explicit HostMemory(Cost cost = Cost::Table, Dtypes dtypes = Dtypes::Computed) : cost_(cost), dtypes_(dtypes) {}
 
-  template <class T>
-  void add(const T&) {}
   void add(const at::Tensor& tensor);
-  // One that is written to.
-  void add(at::Tensor& output) {
-    const size_t position = storages_.size();
-    const Operands operands = operands_;
-    add(std::as_const(output));
-    operands_ = operands;
-    if (storages_.size() > position) outputs_.push_back(position);
-  }
-  void add(const std::optional<at::Tensor>& tensor) {
-    if (tensor.has_value()) add(*tensor);
-  }
-  // Of one dtype: the CPU's function may have changed the first ones before it refuses the dtype of another.
-  void add(const at::TensorList& tensors) {
-    for (size_t i = 0; i < tensors.size(); i++) {
-      const at::Tensor& tensor = tensors[i];
-      is_small_ = is_small_ && tensor.scalar_type() == tensors.front().scalar_type();
-      lists_are_alike_ = lists_are_alike_ && is_laid_out_as(tensor, i < lists_.size() ? lists_[i] : tensor);
-      add(tensor);
-    }
-    if (lists_.empty()) lists_ = tensors;
-  }
-  void add(const at::ITensorListRef& tensors) {
-    for (const at::Tensor& tensor : tensors) add(tensor);
-  }
-  // Indices, which ATen takes from the host too.
-  void add(const c10::List<std::optional<at::Tensor>>& tensors) {
-    int64_t positions = 1;
-    at::Tensor previous;
-    for (const std::optional<at::Tensor> tensor : tensors) {
-      if (!tensor.has_value() || !tensor->defined()) continue;
-      if (!tensor->is_cpu()) add(*tensor);
-      // Those of other sizes are broadcast.
-      const bool is_same = previous.defined() && tensor->sizes().equals(previous.sizes());
-      if (!is_same) positions *= std::max<int64_t>(tensor->numel(), 1);
-      previous = *tensor;
-      if (positions > kMaxPositions) is_small_ = false;
-    }
-    rows_ = std::max(rows_, is_small_ ? positions : 1);
-  }
+  // Adds all tensors of a call. `uses_sizes`: the sizes among the arguments are those of its result.
+  void add(const TensorArgs& args, bool uses_sizes);
 
-  // Counts the elements of a result whose sizes are an argument: of all dimensions, or of those behind the batch and
-  // the channels of an input, which has been added.
-  template <class T>
-  void expect(const T&) {}
-  void expect(c10::SymIntArrayRef sizes);
-
-  // Returns true if the host may use all of them now, few elements of dtypes that it computes as kernels do.
+  // Returns true if the host may use all tensors now: they have few elements, and dtypes that it computes as kernels
+  // do.
   bool open();
 
-  // Arguments with the device's tensors as the CPU's, in the order in which they were added.
+  // Replaces an argument's device tensors by CPU tensors. Call it in the order in which the tensors were added.
   template <class T>
   const T& view(const T& value) {
     return value;
@@ -117,7 +64,7 @@ class HostMemory {
     return views;
   }
 
-  // Adds tensors, and makes views of them for functions of ATen; none if the host may not use them now.
+  // Adds tensors and returns views of them for ATen's functions, or nullopt if the host may not use them now.
   template <size_t kCount>
   std::optional<std::array<at::Tensor, kCount>> views(const std::array<at::Tensor, kCount>& tensors) {
     for (const at::Tensor& tensor : tensors) add(tensor);
@@ -131,16 +78,16 @@ class HostMemory {
   at::Tensor to_device(const at::Tensor& result) const;
 
   // Returns true if a tensor that the op writes to shares its storage with another argument, or, if it writes to lists,
-  // if any two arguments share one. The views have storages of their own, so ATen would not notice the overlap.
+  // if any two arguments share one. The views have separate storages, so ATen would not notice the overlap.
   bool has_aliases() const;
 
-  // Returns true if the n-th tensors of all lists are dense, with the same strides, but for single elements. Fused
-  // optimizers of the CPU take that for granted: they would write between the elements of a view.
+  // Returns true if the n-th tensors of all lists are dense and have the same strides, apart from single elements. The
+  // CPU's fused optimizers rely on that: they would write between the elements of a view.
   bool are_lists_alike() const {
     return lists_are_alike_;
   }
 
-  // Of the first tensor.
+  // The dtype of the first tensor.
   at::ScalarType dtype() const {
     return dtype_;
   }
@@ -148,8 +95,7 @@ class HostMemory {
     return has_one_dtype_;
   }
 
-  // Makes a call that only kernels compute, and waits for them: everything behind it would have to be enqueued
-  // otherwise.
+  // Makes a call that runs only kernels, and waits for them, so that later small calls find an idle stream.
   template <class Call>
   auto waited(Call&& call) const -> decltype(call()) {
     if constexpr (std::is_void_v<decltype(call())>) {
@@ -163,15 +109,15 @@ class HostMemory {
   }
 
  private:
-  // Sizes of the last two inputs: of the operands of a matmul.
+  // Sizes of the last two inputs, which are the operands of a matmul.
   struct Operands {
     int64_t left = 1, left_rows = 1, right = 1, right_columns = 1;
   };
 
-  static bool is_laid_out_as(const at::Tensor& tensor, const at::Tensor& other) {
-    return tensor.numel() == 1 || (tensor.is_non_overlapping_and_dense() && tensor.strides() == other.strides());
-  }
-
+  void add_output(const at::Tensor& tensor);
+  void add_lists(c10::ArrayRef<at::TensorList> lists);
+  void add_indices(c10::ArrayRef<TensorArg> indices);
+  void expect(c10::SymIntArrayRef sizes);
   void wait() const;
   int64_t max_elements() const;
   bool has_little_work() const;
@@ -183,7 +129,7 @@ class HostMemory {
     return views;
   }
 
-  Work work_;
+  Cost cost_;
   Dtypes dtypes_;
   c10::SmallVector<size_t, 8> addresses_;
   c10::SmallVector<const void*, 8> storages_;
@@ -195,82 +141,60 @@ class HostMemory {
   int64_t rows_ = 1, columns_ = 1;
   Operands operands_;
   int64_t dims_ = 0, planes_ = 1;
-  at::TensorList lists_; // the first of the call's lists
   bool is_small_ = true, has_one_dtype_ = true, lists_are_alike_ = true;
 };
 
-// What tells how long a call of an op takes.
-consteval HostMemory::Work work_of(std::string_view op) {
-  using Work = HostMemory::Work;
-  constexpr auto is_one_of = [](std::string_view op, auto... names) { return ((op == names) || ...); };
-  if (is_one_of(op, "aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::_addmm_activation", "aten::addmv"))
-    return Work::Matmul;
-  if (is_one_of(op, "aten::dot", "aten::vdot")) return Work::Matmul;
-  if (is_one_of(op, "aten::convolution", "aten::convolution_backward")) return Work::Counted;
-  if (is_one_of(op, "aten::cat", "aten::gather", "aten::native_batch_norm", "aten::native_batch_norm_backward"))
-    return Work::Elements;
-  return op.starts_with("aten::scatter") || op.starts_with("aten::index_add") ? Work::Elements : Work::Estimated;
-}
-
-// What an op makes: a tensor, or several.
+// True for results that an op creates: a tensor, or several.
 template <class T>
 inline constexpr bool kIsResult = std::is_same_v<T, at::Tensor> || std::is_same_v<T, std::vector<at::Tensor>>;
 template <class... T>
 inline constexpr bool kIsResult<std::tuple<T...>> = (std::is_same_v<T, at::Tensor> && ...);
 
-// A call of `Op` on the host.
-template <class Op, class Schema = typename Op::schema>
+// Calls of ATen's CPU kernel for a signature, on device memory.
+template <class Schema>
 struct HostCall;
 
-template <class Op, class Return, class... Args>
-struct HostCall<Op, Return(Args...)> {
-  // Outputs that are given may have to be resized, which memory of the device can't be on the host. So wrappers ask
-  // only for ops that make results, and those in place; that of ops with `out=` asks once it has resized outputs.
-  static constexpr bool kIsPossible = kIsResult<Return> || std::string_view(Op::name).ends_with('_');
+template <class Return, class... Args>
+struct HostCall<Return(Args...)> {
+  using Op = c10::TypedOperatorHandle<Return(Args...)>;
 
-  static constexpr HostMemory::Work kWork = work_of(Op::name);
-
-  // Of an op in place the result is an argument.
+  // The results, or `Nothing` for an op that writes to its arguments.
   struct Nothing {};
   using Result = std::conditional_t<kIsResult<Return>, Return, Nothing>;
 
-  // What the host computes, if it may compute it now.
-  static std::optional<Result> attempt(Args... args) {
-    HostMemory memory(kWork);
-    (memory.add(args), ...);
-    return memory.open() ? attempt(memory, args...) : std::nullopt;
+  // The results of the CPU kernel, unless the device's memory may not be used now or the CPU lacks the op or the dtype.
+  static std::optional<Result> attempt(const OpInfo& op, Args... args) {
+    HostMemory memory(op.cost);
+    memory.add(TensorArgs(args...), op.given_sizes);
+    return memory.open() ? attempt(op, memory, args...) : std::nullopt;
   }
 
-  // The same with the tensors of the arguments, which the host may use, unless the CPU lacks the op or the dtype.
-  static std::optional<Result> attempt(HostMemory& memory, Args&... args) {
-    static const bool is_on_cpu = [] {
-      const auto op = c10::Dispatcher::singleton().findSchema({Op::name, Op::overload_name});
-      return op.has_value() && op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
-    }();
-    static UnsupportedDtypes unsupported;
-    if (!is_on_cpu || unsupported.contains(memory.dtype())) return std::nullopt;
+  // As above, with memory that is already open.
+  static std::optional<Result> attempt(const OpInfo& op, HostMemory& memory, Args&... args) {
+    if (!op.has_cpu_kernel || op.refused.contains(memory.dtype())) return std::nullopt;
     if (!kIsResult<Return> && (memory.has_aliases() || !memory.are_lists_alike())) return std::nullopt;
     try {
-      return run(memory, args...);
+      return run(op, memory, args...);
     } catch (const c10::NotImplementedError&) {
-      // Of several dtypes nobody says which one it was.
-      if (memory.has_one_dtype()) unsupported.insert(memory.dtype());
+      // With several dtypes the error does not name the unsupported one.
+      if (memory.has_one_dtype()) op.refused.insert(memory.dtype());
       return std::nullopt;
     }
   }
 
  private:
-  static Result run(HostMemory& memory, Args&... args) {
+  static Result run(const OpInfo& op, HostMemory& memory, Args&... args) {
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     const OneThread one_thread;
-    // In braces they are evaluated in order.
+    const Op typed = op.handle().template typed<Return(Args...)>();
+    // Braces evaluate the views in order.
     auto views = std::tuple<decltype(memory.view(args))...>{memory.view(args)...};
     return [&]<size_t... I>(std::index_sequence<I...>) -> Result {
       constexpr c10::DispatchKeySet keys(c10::DispatchKey::CPU);
       if constexpr (kIsResult<Return>) {
-        return to_device(memory, Op::redispatch(keys, pass<Args>(std::get<I>(views))...));
+        return to_device(memory, typed.redispatch(keys, pass<Args>(std::get<I>(views))...));
       } else {
-        Op::redispatch(keys, pass<Args>(std::get<I>(views))...);
+        typed.redispatch(keys, pass<Args>(std::get<I>(views))...);
         return Nothing();
       }
     }(std::index_sequence_for<Args...>());
@@ -299,5 +223,17 @@ struct HostCall<Op, Return(Args...)> {
     return std::apply([&](const auto&... result) { return std::tuple<T...>{memory.to_device(result)...}; }, results);
   }
 };
+
+template <class Op, Cost kCost>
+const OpInfo& info() {
+  static const OpInfo op({.cost = kCost}, Op::name, Op::overload_name);
+  return op;
+}
+
+// Calls an op for an entry that decides itself when the CPU kernel is worthwhile. `kCost` says what is counted.
+template <class Op, Cost kCost, class... Args>
+auto attempt_on_host(const Args&... args) {
+  return HostCall<typename Op::schema>::attempt(info<Op, kCost>(), args...);
+}
 
 } // namespace torch_opencl

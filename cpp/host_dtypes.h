@@ -1,4 +1,4 @@
-// Dtypes of calls that ATen's functions for the CPU serve in a kernel's place.
+// Dtypes of calls that run ATen's CPU functions instead of a kernel.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -7,8 +7,8 @@
 
 namespace torch_opencl {
 
-// Returns true if ATen's functions for the CPU compute in the dtype as kernels do. In 16-bit floats many of them add up
-// in 16 bits, and of complex numbers and rarer dtypes the kernels have rules of their own.
+// Returns true if ATen's CPU functions compute in the dtype as kernels do. With 16-bit floats many of them accumulate in
+// 16 bits, and for complex numbers and rarer dtypes the kernels have their own rules.
 constexpr bool is_same_on_host(c10::ScalarType dtype) {
   switch (dtype) {
     case c10::ScalarType::Bool:
@@ -25,7 +25,7 @@ constexpr bool is_same_on_host(c10::ScalarType dtype) {
   }
 }
 
-// The dtypes for which a function has raised NotImplementedError, so that it is not asked again.
+// The dtypes for which a function has raised NotImplementedError, so that it is not called again.
 class UnsupportedDtypes {
  public:
   bool contains(c10::ScalarType dtype) const {

@@ -10,14 +10,14 @@
 namespace torch_opencl {
 namespace {
 
-// Access to the operands, which ATen has casts exchange in the same way.
+// Access to the protected operands. ATen's own casts also exchange them.
 struct Operands : at::TensorIteratorBase {
   static at::OperandInfo& get(at::TensorIteratorBase& iter, int index) {
     return (iter.*(&Operands::operands_))[index];
   }
 };
 
-// Element-wise, 16-bit floats are computed as kernels do.
+// Element-wise functions of the CPU compute 16-bit floats as kernels do.
 bool is_usual(at::ScalarType dtype) {
   return is_same_on_host(dtype) || dtype == at::kHalf || dtype == at::kBFloat16;
 }
@@ -29,8 +29,7 @@ bool has_usual_dtypes(const at::TensorIteratorBase& iter) {
   return true;
 }
 
-// Returns true if results are of a dtype that the CPU's kernel stores: the one that inputs are promoted to, or bool, as
-// those of comparisons are.
+// Returns true if the CPU kernel stores results of these dtypes: the common dtype, or bool, as comparisons do.
 bool stores_results(const at::TensorIteratorBase& iter, at::ScalarType common) {
   for (int i = 0; i < iter.noutputs(); i++) {
     if (iter.dtype(i) != common && iter.dtype(i) != at::kBool) return false;
@@ -38,11 +37,11 @@ bool stores_results(const at::TensorIteratorBase& iter, at::ScalarType common) {
   return is_usual(common);
 }
 
-// Elements of memory that an input to be cast may span.
+// The most elements of memory that an input to be cast may span.
 constexpr int64_t kMaxSpan = int64_t{1} << 17;
 
-// Returns true if the elements of a tensor lie apart from each other, but for those of expanded dimensions, in so
-// little memory that a copy may have the same strides.
+// Returns true if the elements of a tensor do not overlap, apart from expanded dimensions, and span so little memory
+// that a copy may have the same strides.
 bool has_copyable_strides(const at::TensorBase& tensor) {
   if (tensor.is_non_overlapping_and_dense()) return true;
   if (tensor.is_neg()) return false;
@@ -59,7 +58,7 @@ bool has_copyable_strides(const at::TensorBase& tensor) {
   return span <= kMaxSpan;
 }
 
-// A copy of that dtype with the strides of the tensor.
+// A copy in `dtype` with the strides of the tensor.
 at::Tensor cast_with_strides(const at::Tensor& tensor, at::ScalarType dtype) {
   if (tensor.is_non_overlapping_and_dense()) return tensor.to(dtype);
   c10::SmallVector<int64_t, 5> sizes(tensor.sizes());
@@ -71,7 +70,7 @@ at::Tensor cast_with_strides(const at::Tensor& tensor, at::ScalarType dtype) {
   return result.as_strided(tensor.sizes(), tensor.strides());
 }
 
-// Returns true if the memory of the first result is the host's to use.
+// Returns true if the host may use the memory of the first result now.
 bool has_open_result(const at::TensorIteratorBase& iter) {
   auto address = reinterpret_cast<size_t>(iter.data_ptr(0));
   return bridge::to_host_if_idle({&address, 1});
@@ -87,8 +86,7 @@ HostIteration::HostIteration(at::TensorIteratorBase& iter, Casts casts, int64_t 
       c10::SmallVector<int, 4> others;
       for (int i = iter.noutputs(); i < iter.ntensors(); i++) {
         if (iter.dtype(i) == *common) continue;
-        // Of a scalar that becomes a 16-bit float, ATen's kernels read the value before the cast, in the device's
-        // memory.
+        // If a scalar becomes a 16-bit float, ATen's kernels read its value before the cast, in the device's memory.
         const bool reads_original = iter.is_scalar(i) && at::isReducedFloatingType(*common);
         if (!has_copyable_strides(iter.tensor_base(i)) || reads_original) return;
         others.push_back(i);
@@ -100,7 +98,7 @@ HostIteration::HostIteration(at::TensorIteratorBase& iter, Casts casts, int64_t 
   is_open_ = open();
 }
 
-// Does what ATen does before it calls the CPU's kernel.
+// Casts as ATen does before it calls the CPU kernel.
 void HostIteration::cast(int index, at::ScalarType common) {
   at::OperandInfo& operand = Operands::get(iter_, index);
   at::Tensor result = cast_with_strides(operand.tensor(), common);

@@ -1,4 +1,4 @@
-// Iterations over few elements, which the CPU's own kernel computes sooner than one of ours is enqueued.
+// Small iterations: on CPU devices, run ATen's CPU kernel when that is cheaper than enqueueing ours.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -10,24 +10,23 @@
 
 namespace torch_opencl {
 
-// Whether ATen casts operands to the dtype that it promotes them to, before it calls a kernel for the CPU.
+// Says if ATen casts operands to the common dtype before it calls a CPU kernel.
 enum class Casts { No, ToCommon };
 
-// An iteration with the addresses of the host in place of the device's, for the CPU's kernel of its dispatch stub.
+// An iteration with host addresses instead of device addresses, for the CPU kernel of its dispatch stub.
 class HostIteration {
  public:
-  // Elements with which a call takes less than waiting for a queue (some 50 us, PoCL, 2 cores): of functions that take
-  // some instructions, and of long ones, such as Bessel's, for which the CPU's kernels have no vectors.
+  // Up to this many elements a call takes less time than waiting for a queue (some 50 us, PoCL, 2 cores): for functions
+  // of some instructions, and for long ones, such as Bessel's, which the CPU kernels do not vectorize.
   static constexpr int64_t kMaxElements = (int64_t{1} << 16) - 1, kMaxOfLong = (int64_t{1} << 11) - 1;
 
-  // Open if the host may run it now: it is over few elements, the device is the CPU, and the current stream has nothing
-  // to do.
+  // Open if the host may run it now: it has few elements, the device is the CPU, and the current stream is idle.
   HostIteration(at::TensorIteratorBase& iter, Casts casts, int64_t max_elements);
 
   bool is_open() const {
     return is_open_;
   }
-  // Puts the device's addresses back, for a kernel to run it. After the CPU's kernel nobody reads them.
+  // Puts the device's addresses back, so that a kernel can run it. Not needed after the CPU kernel has run.
   void restore();
 
  private:
@@ -39,19 +38,19 @@ class HostIteration {
   bool is_open_ = false;
 };
 
-// Whether the CPU's kernel of a stub can be called. build.rs knows how libtorch was built only for x86.
+// True if the CPU kernel of a stub can be called. Only for x86 build.rs knows how libtorch was built.
 template <auto& kStub>
 #ifdef HAVE_AVX512_CPU_DEFINITION
 inline constexpr bool kHasCpuKernel = true;
 #else
 inline constexpr bool kHasCpuKernel = false;
 #endif
-// ATen declares this one, and subtracts by `add_stub`.
+// ATen only declares this stub. It subtracts with `add_stub`.
 template <>
 inline constexpr bool kHasCpuKernel<at::native::sub_stub> = false;
 
-// Calls the CPU's kernel of a stub, and returns true, if the host may do so now and the kernel has the dtype: ours have
-// more of them.
+// Calls the CPU kernel of a stub and returns true, if the host may do so now and the kernel has the dtype (ours have
+// more dtypes).
 template <auto& kStub, int64_t kMaxElements = HostIteration::kMaxElements, class Iter, class... Args>
 bool ran_on_host(Casts casts, Iter& iter, const Args&... args) {
   if constexpr (kHasCpuKernel<kStub>) {

@@ -30,8 +30,8 @@ at::Scalar scalar(const Scalar& value, const at::Tensor& like) {
   return value.real;
 }
 
-// Calls ATen as CPU kernels are called: below autograd, and with autocast disabled. Profilers and modes see the op that
-// is computed, once, and not this call for it, nor those that measure which library is the fastest.
+// Calls ATen as CPU kernels are called: below autograd, and with autocast disabled. Profilers and modes see the op itself
+// once. They do not see this call, nor the calls that measure which library is the fastest.
 template <class Call>
 void below_autograd(Call&& call) {
   const at::AutoDispatchBelowADInplaceOrView guard;
@@ -41,7 +41,7 @@ void below_autograd(Call&& call) {
   try {
     call();
   } catch (const c10::Error& error) {
-    // Rust gets `what()`, which would end in a backtrace.
+    // Rust gets `what()`, which would include a backtrace.
     throw std::runtime_error(error.what_without_backtrace());
   }
 }
@@ -64,7 +64,7 @@ void host_addmm(Tensor out, Tensor bias, Tensor a, Tensor b, Scalar alpha, Scala
   below_autograd([&] {
     at::Tensor result = view(out);
     const at::Scalar beta_value = scalar(beta, result), alpha_value = scalar(alpha, result);
-    // Where `bias` is the result, it must be the same tensor to ATen.
+    // If `bias` is the result, ATen must get the same tensor for both.
     const at::Tensor added = bias.address == out.address ? result : view(bias);
     result.dim() > 2 ? at::baddbmm_out(result, added, view(a), view(b), beta_value, alpha_value)
                      : at::addmm_out(result, added, view(a), view(b), beta_value, alpha_value);

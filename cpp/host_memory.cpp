@@ -16,7 +16,7 @@ namespace {
 constexpr c10::DeviceIndex kNone = -1;
 thread_local c10::DeviceIndex device_of_thread = kNone;
 
-// A copy of fewer bytes takes no longer than mapping does, some 30 us (PoCL, 2 cores).
+// Copying fewer bytes takes no longer than mapping, some 30 us (PoCL, 2 cores).
 constexpr size_t kLeast = size_t{1} << 18;
 
 // A block of device memory, mapped for the host.
@@ -65,7 +65,7 @@ c10::Allocator* host_allocator() {
 }
 
 void free_block(Block& block) {
-  // Runs in destructors: an error here has nobody to be reported to, and the memory is lost at worst.
+  // Runs in destructors, which must not throw. At worst the memory leaks.
   try {
     bridge::unmap(std::move(block.mapping));
     bridge::free(block.device, block.address);
@@ -80,13 +80,13 @@ void free_mapped(void* data) {
   if (std::optional<Block> block = blocks().remove(data)) free_block(*block);
 }
 
-// Of pointers from `raw_allocate`.
+// Frees pointers from `raw_allocate`.
 void free_any(void* data) {
   if (std::optional<Block> block = blocks().remove(data)) return free_block(*block);
   host_allocator()->raw_deleter()(data);
 }
 
-// PyTorch's allocator for the CPU, but for large tensors of a thread that makes device memory.
+// PyTorch's CPU allocator, except for large tensors of a thread with MakesDeviceMemory.
 class Allocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t size) override {
@@ -110,7 +110,7 @@ class Allocator final : public c10::Allocator {
 };
 
 const bool registered = [] {
-  // As the default has it; who has set another one keeps it.
+  // Replaces only the default allocator, at its priority. An allocator that a user has set stays.
   if (c10::GetCPUAllocator() == host_allocator()) c10::SetCPUAllocator(new Allocator, /*priority=*/0);
   return true;
 }();

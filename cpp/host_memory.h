@@ -1,4 +1,4 @@
-// Memory of what the CPU's functions make for a device that shares the host's memory.
+// Memory of tensors that CPU functions create for a device that shares the host's memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,9 +6,9 @@
 
 namespace torch_opencl {
 
-// While one lives, large tensors that this thread makes on the CPU lie in memory of a device, mapped for the host: a
-// result need not be copied there, and comes from the device's cache of memory. Nothing changes for a device that has
-// memory of its own.
+// During its lifetime, large tensors that this thread creates on the CPU lie in device memory that is mapped for the
+// host: a result need not be copied to the device, and its memory comes from the device's cache. Nothing changes for a
+// device with separate memory.
 class MakesDeviceMemory {
  public:
   explicit MakesDeviceMemory(std::optional<c10::Device> device);
@@ -20,8 +20,8 @@ class MakesDeviceMemory {
   c10::DeviceIndex outer_;
 };
 
-// A tensor of the CPU as one of the device in whose memory it lies, if nobody else has it or its storage: it loses its
-// memory then.
+// Turns a CPU tensor into a tensor of the device in whose memory it lies, if the tensor and its storage have no other
+// reference. `host` then loses its memory.
 std::optional<at::Tensor> take_device_memory(const at::Tensor& host);
 
 } // namespace torch_opencl

@@ -2,10 +2,12 @@
 
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty_strided.h>
+#include <algorithm>
 
 #include "native/memory.h"
 
 namespace torch_opencl {
+namespace {
 
 at::Tensor create_output(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
   // An operand may be a 0-dim tensor on the host; results are on the device.
@@ -34,12 +36,6 @@ void resize_given_output(
   }
 }
 
-void store_result(const at::Tensor& out, const at::Tensor& result) {
-  TORCH_INTERNAL_ASSERT(result.defined(), "an entry whose results its row stores by `out` has returned none");
-  at::native::resize_output(out, result.sizes());
-  out.copy_(result);
-}
-
 void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::TensorOptions& options) {
   TORCH_CHECK(
       options.dtype() == self.dtype(), "Bad in-place call: input tensor dtype ", self.dtype(),
@@ -52,9 +48,50 @@ void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::Tens
       " should match");
 }
 
-std::optional<at::Tensor> make_proxy(const at::Tensor& out, at::IntArrayRef strides) {
-  if (out.strides() == strides) return std::nullopt;
-  return native::empty_strided(out.sizes(), strides, out.options());
+} // namespace
+
+void store_result(const at::Tensor& out, const at::Tensor& result) {
+  TORCH_INTERNAL_ASSERT(result.defined(), "an entry whose results its row stores by `out` has returned none");
+  at::native::resize_output(out, result.sizes());
+  out.copy_(result);
+}
+
+void Outputs::set(
+    int64_t i, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options, bool exact) {
+  at::Tensor& output = tensors_[static_cast<size_t>(i)];
+  switch (source_) {
+    case Source::New:
+      output = create_output(sizes, strides, options);
+      break;
+    case Source::ShapeOnly:
+      output = native::empty({}, options).expand(sizes);
+      return;
+    case Source::Self:
+      check_inplace(output, sizes, options);
+      break;
+    case Source::Given:
+      resize_given_output(output, sizes, strides, options);
+      break;
+  }
+  if (!exact || output.strides() == strides) return;
+  proxies_.resize(tensors_.size());
+  proxies_[static_cast<size_t>(i)] = native::empty_strided(output.sizes(), strides, output.options());
+}
+
+const at::Tensor& Outputs::proxy(int64_t i) const {
+  static const at::Tensor none;
+  return proxies_.empty() ? none : proxies_[static_cast<size_t>(i)];
+}
+
+bool Outputs::are_contiguous() const {
+  return proxies_.empty() &&
+      std::all_of(tensors_.begin(), tensors_.end(), [](const at::Tensor& output) { return output.is_contiguous(); });
+}
+
+void Outputs::finish() const {
+  for (size_t i = 0; i < proxies_.size(); i++) {
+    if (proxies_[i].defined()) tensors_[i].copy_(proxies_[i]);
+  }
 }
 
 } // namespace torch_opencl

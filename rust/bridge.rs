@@ -1,5 +1,5 @@
 //! The runtime's functions for C++: devices and memory (`bridge/runtime.rs`), programs built in the background
-//! (`bridge/builds.rs`). Kernel families have their own blocks of `#[cxx::bridge]`, beside their launchers
+//! (`bridge/builds.rs`). Kernel families have separate blocks of `#[cxx::bridge]`, next to their launchers
 //! (docs/decisions/006).
 
 mod builds;

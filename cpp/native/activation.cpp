@@ -41,8 +41,8 @@ void gelu_backward_out::impl(const at::Tensor&, const at::Tensor&, std::string_v
 
 namespace {
 
-// Views of an output and its inputs on the host, if it may use them now: tensors of one size and dtype, as an iteration
-// has left them. Their values are computed before the output is written, which may be an input.
+// Views of an output and its inputs on the host, if it may use them now. They have one size and dtype, as an iterator
+// has left them. Values are computed before the output, which may be an input, is written.
 template <size_t kCount>
 std::optional<std::array<at::Tensor, kCount>> views_on_host(const std::array<at::Tensor, kCount>& tensors) {
   for (const at::Tensor& tensor : tensors) {
@@ -53,8 +53,8 @@ std::optional<std::array<at::Tensor, kCount>> views_on_host(const std::array<at:
 
 } // namespace
 
-// The second result, which CPU code uses to save exp(-|x|) for the backward, is empty here: it costs less to compute it
-// again than to store and load it.
+// The CPU's function saves exp(-|x|) for the backward in the second result. It is empty here: computing it again costs
+// less than storing and loading it.
 std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward_out(
     const at::Tensor& self, at::Tensor& output, at::Tensor& buffer) {
   auto iter = at::TensorIterator::unary_op(output, self);
@@ -79,7 +79,7 @@ at::Tensor& log_sigmoid_backward_out(
   return grad_input;
 }
 
-// Both gradients have the sizes that all three arguments broadcast to: vmap gives a batch to some of them only.
+// Both gradients have the sizes that all three arguments broadcast to: vmap batches only some of them.
 std::tuple<at::Tensor, at::Tensor> prelu_kernel_backward(
     const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& weight) {
   at::Tensor grad_self = at::where(self.gt(0), grad_output, weight * grad_output);
@@ -99,7 +99,7 @@ at::Tensor& rrelu_with_noise_out(
   const double low = lower.toDouble(), high = upper.toDouble();
   if (!training) return at::leaky_relu_out(out, self, (low + high) / 2);
   TORCH_CHECK(self.sizes() == noise.sizes(), "noise tensor shape must match self tensor shape");
-  // Batched gradients let this operator through, and would refuse the one that it calls.
+  // Batched gradients (vmap) accept this operator, but would reject the one that it calls.
   const c10::impl::ExcludeDispatchKeyGuard in_one_operator(c10::DispatchKey::VmapMode);
   noise.uniform_(low, high, std::move(generator)).masked_fill_(self.gt(0), 1);
   return at::mul_out(out, self, noise);

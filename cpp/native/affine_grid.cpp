@@ -25,8 +25,8 @@ at::Tensor along(const at::Tensor& line, int64_t dim, int64_t dims) {
 
 } // namespace
 
-// ATen multiplies positions, a tensor half again as large as the result, by theta. Here each spatial dimension adds
-// what it contributes to rows that hold all coordinates of all columns: one pass over the result.
+// ATen multiplies positions, a tensor 1.5 times as large as the result, by theta. Here each spatial dimension adds its
+// contribution to rows that hold all coordinates of all columns: one pass over the result.
 at::Tensor affine_grid_generator(const at::Tensor& theta, at::IntArrayRef size, bool align_corners) {
   const int64_t spatial = static_cast<int64_t>(size.size()) - 2;
   const bool is_served = (spatial == 2 || spatial == 3) && c10::multiply_integers(size) > 0 &&
@@ -34,7 +34,7 @@ at::Tensor affine_grid_generator(const at::Tensor& theta, at::IntArrayRef size, 
   if (!is_served) return at::native::affine_grid_generator(theta, size, align_corners);
   const int64_t batch = size[0], columns = size.back(), row = columns * spatial;
   const at::ScalarType dtype = at::toOpMathType(theta.scalar_type());
-  // Results of operators take on the strides of their inputs, and views below need those of rows.
+  // Results of operators inherit the strides of their inputs, and the views below need row-major ones.
   const at::Tensor matrix = theta.to(dtype).contiguous();
   // The column of theta for a dimension, innermost first, or the translation, as [batch, 1, spatial].
   const auto coefficients = [&](int64_t i) { return matrix.select(2, i).unsqueeze(1); };

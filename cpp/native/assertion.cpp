@@ -18,7 +18,7 @@ void assert_nonzero(const at::Tensor& self, const std::string& message) {
 
 } // namespace
 
-// Neither waits: a value that is zero is raised when the host next does.
+// Neither waits: the error for a zero is raised when the host next waits.
 void assert_async(const at::Tensor& self) {
   assert_nonzero(self, "Expected Tensor with single nonzero value, but got zero");
 }

@@ -8,8 +8,8 @@
 
 namespace torch_opencl::native {
 
-// Query (over the root of the size of a head), key and value from their joint projection [batch, length, 3 * size] and
-// its bias: [batch, heads, length, size / heads] each.
+// Query (divided by the square root of the head size), key and value from their joint projection [batch, length, 3 *
+// size] and its bias: [batch, heads, length, size / heads] each.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> transform_bias_rescale_qkv(
     const at::Tensor& qkv, const at::Tensor& qkv_bias, int64_t num_heads) {
   const int64_t batch = qkv.size(0), length = qkv.size(1), size = qkv.size(2) / 3;
@@ -22,8 +22,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> transform_bias_rescale_qkv(
   return {heads.select(0, 0).mul(scale), heads.select(0, 1), heads.select(0, 2)};
 }
 
-// Softmax of the values that the mask leaves. The type of the mask gives its shape: 0 [length, length] for all heads, 1
-// [batch, length] for all queries, 2 the sizes of `self`.
+// Softmax of the unmasked values. The type of the mask gives its shape: 0 is [length, length] for all heads, 1 is
+// [batch, length] for all queries, 2 is the sizes of `self`.
 at::Tensor masked_softmax(
     const at::Tensor& self, const at::Tensor& mask, std::optional<int64_t> dim, std::optional<int64_t> mask_type) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "Mask should be a boolean tensor");

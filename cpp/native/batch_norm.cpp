@@ -39,7 +39,7 @@ void check_channels(
   if (a.defined()) check_dtype(op, names, b, a.scalar_type());
 }
 
-// Of the arguments that all forms have.
+// Takes the arguments that all forms share.
 template <class Op>
 Tensors3 forward(
     const Arguments<Op>& args, const at::Tensor& running_mean, const at::Tensor& running_var, bool training) {
@@ -108,7 +108,7 @@ Tensors3 native_batch_norm_backward(const Arguments<at::_ops::native_batch_norm_
   const bool training = args.train;
   const at::MemoryFormat format = input.suggest_memory_format();
   const at::Tensor grad = grad_out.contiguous(format), x = input.contiguous(format), scale = contiguous(args.weight);
-  // In training the saved statistics, in evaluation the running ones.
+  // Saved statistics in training, running ones in evaluation.
   const at::Tensor mean = contiguous(training ? args.save_mean : args.running_mean), absent,
                    invstd = training ? contiguous(args.save_invstd) : absent,
                    var = training ? absent : contiguous(args.running_var);

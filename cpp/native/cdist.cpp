@@ -24,7 +24,7 @@
 namespace torch_opencl::native {
 namespace {
 
-// Coordinate differences that are in memory at a time, so that lists of many points do not need the square of it.
+// Most coordinate differences in memory at a time: those of all pairs would need memory quadratic in the points.
 constexpr int64_t kMostDifferences = int64_t{1} << 24;
 
 void check_points(const char* name, const at::Tensor& points) {
@@ -42,7 +42,7 @@ at::DimVector batched(const at::Tensor& x1, const at::Tensor& x2, std::initializ
   return all;
 }
 
-// Raises where ATen's own function does.
+// Raises if ATen's own function does.
 void check_lists(const at::Tensor& x1, const at::Tensor& x2, double p) {
   check_points("X1", x1);
   check_points("X2", x2);
@@ -86,8 +86,8 @@ void by_parts(const at::Tensor& x1, const at::Tensor& x2, Compute&& compute) {
 
 at::Tensor cdist_forward(const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> compute_mode) {
   check_lists(x1, x2, p);
-  // The CPU computes distances in one pass over its memory, which a device that is the CPU has too: of 1000 and 1000
-  // points of 64 coordinates in 9 ms for p = 1, and in 29 ms as they are composed here (PoCL, 2 cores).
+  // The CPU's function computes distances in one pass over memory, which CPU devices share: 1000 and 1000 points of 64
+  // coordinates take 9 ms for p = 1, and 29 ms as composed here (PoCL, 2 cores).
   if (is_host_cpu(x1)) return call_on_host<at::_ops::_cdist_forward>(x1, x2, p, compute_mode);
   const at::DimVector sizes = batched(x1, x2, {x1.size(-2), x2.size(-2)});
   at::Tensor out = at::zeros(sizes, x1.options());
@@ -96,8 +96,8 @@ at::Tensor cdist_forward(const at::Tensor& x1, const at::Tensor& x2, double p, s
   return out;
 }
 
-// The gradient of x1: of each distance, the derivative of the norm by the difference. Where a coordinate is NaN it is 0
-// for p = 1 and infinity, whose derivative is a sign.
+// The gradient of x1: for each distance, the derivative of the norm by the difference. For a NaN coordinate it is 0 if
+// p is 1 or infinity, whose derivative is a sign.
 at::Tensor cdist_backward(
     const at::Tensor& grad, const at::Tensor& x1, const at::Tensor& x2, double p, const at::Tensor& cdist) {
   check_lists(x1, x2, p);
@@ -164,7 +164,7 @@ at::Tensor pdist_backward(const at::Tensor& grad, const at::Tensor& self, double
 
 } // namespace torch_opencl::native
 
-// Distances where ATen's own function refuses tensors of this device: in 2.11, not since.
+// Only for torch 2.11, whose own function refuses tensors of this device.
 #if !TORCH_OPENCL_TORCH_AT_LEAST(12)
 
 #include <ATen/ops/_cdist_forward.h>
@@ -175,13 +175,13 @@ at::Tensor pdist_backward(const at::Tensor& grad, const at::Tensor& self, double
 namespace torch_opencl::native {
 namespace {
 
-// PyTorch's choice: distances of many points are computed by a matmul, those of few one by one.
+// As in PyTorch, distances of many points are computed by a matmul, and distances of few points one by one.
 at::Tensor cdist(const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> compute_mode) {
   const int64_t mode = compute_mode.value_or(0);
   const bool has_points = x1.dim() >= 2 && x2.dim() >= 2 && x1.size(-1) == x2.size(-1) && x1.numel() > 0 &&
       x2.numel() > 0 && at::isFloatingType(x1.scalar_type()) && at::isFloatingType(x2.scalar_type());
   const bool by_product = has_points && p == 2 && (mode == 1 || (mode == 0 && (x1.size(-2) > 25 || x2.size(-2) > 25)));
-  // Which also refuses what is no list of points.
+  // This also rejects inputs that are not lists of points.
   if (!by_product) return at::_cdist_forward(x1, x2, p, compute_mode);
   const auto batch = at::infer_size_dimvector(
       x1.sizes().slice(0, static_cast<size_t>(x1.dim() - 2)), x2.sizes().slice(0, static_cast<size_t>(x2.dim() - 2)));

@@ -6,7 +6,7 @@
 
 namespace torch_opencl::native {
 
-// The tensor, undefined where none is given.
+// Returns the tensor, undefined if none is given.
 inline at::Tensor value_of(const std::optional<at::Tensor>& tensor) {
   return tensor.has_value() ? *tensor : at::Tensor();
 }
@@ -14,7 +14,7 @@ inline at::Tensor value_of(at::OptionalTensorRef tensor) {
   return tensor.has_value() ? *tensor : at::Tensor();
 }
 
-// A row-major tensor of the same values; undefined where none is given.
+// Returns a row-major tensor of the same values, undefined if none is given.
 inline at::Tensor contiguous(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.contiguous() : tensor;
 }
@@ -25,8 +25,8 @@ inline at::Tensor contiguous(at::OptionalTensorRef tensor) {
   return contiguous(value_of(tensor));
 }
 
-// The same values, of which only whole slices along the first dimension share memory: kernels that take vectors along
-// any other gather where a stride is 0, as in the gradient of a sum, and that costs them up to 4 times the time.
+// Copies expanded dimensions (stride 0, as in the gradient of a sum) other than the first: kernels that load vectors
+// along them gather instead, which takes up to 4 times as long.
 inline at::Tensor repeated_in_batches_only(
     const at::Tensor& tensor, at::MemoryFormat format = at::MemoryFormat::Contiguous) {
   const auto repeats = [&](int64_t dim) { return tensor.stride(dim) == 0 && tensor.size(dim) > 1; };
@@ -36,7 +36,7 @@ inline at::Tensor repeated_in_batches_only(
   return repeats(0) ? tensor.narrow(0, 0, 1).contiguous(format).expand(tensor.sizes()) : tensor.contiguous(format);
 }
 
-// Output of a kernel: the output itself, or a stand-in that `finish` copies to it.
+// Output of a kernel: the output itself, or a contiguous tensor that `finish` copies to it.
 class ContiguousOutput {
  public:
   explicit ContiguousOutput(const at::Tensor& output)

@@ -43,7 +43,7 @@ struct Convolution {
     return {arg(stride), arg(padding), arg(dilation), groups};
   }
 
-  // Checks that PyTorch's `convolution` has made before it calls, and direct callers have not.
+  // PyTorch's `convolution` makes these checks before it calls; direct callers do not.
   void check() const {
     TORCH_CHECK(
         input.scalar_type() == weight.scalar_type(), "convolution: input of dtype ", input.scalar_type(),
@@ -62,7 +62,7 @@ struct Convolution {
     for (int64_t d = 0; d < spatial; d++) check_extent(d);
   }
 
-  // Raises where the padding of a transposed convolution would remove more than there is.
+  // Raises if the padding of a transposed convolution would remove more than there is.
   std::vector<int64_t> output_sizes() const {
     if (!transposed) return at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
     const auto sizes =
@@ -75,7 +75,7 @@ struct Convolution {
     return sizes;
   }
 
-  // Of the result and all gradients: channels_last if either operand is, as on PyTorch's other devices.
+  // Format of the result and all gradients: channels_last if either operand is, as on PyTorch's other devices.
   at::MemoryFormat memory_format() const {
     const at::MemoryFormat last = channels_last();
     const bool has = input.suggest_memory_format() == last || weight.suggest_memory_format() == last;
@@ -86,12 +86,12 @@ struct Convolution {
     return weight.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
   }
 
-  // The input in that format: kernels that read the one and write the other take up to three times as long.
+  // The input in `format`: kernels that read one format and write the other take up to three times as long.
   at::Tensor formatted_input(at::MemoryFormat format) const {
     return input.suggest_memory_format() == format ? repeated_in_batches_only(input, format) : input.contiguous(format);
   }
 
-  // Raises for a bias that is not a value for each channel of such an output.
+  // Raises unless the bias has a value for each channel of an output of these sizes.
   void check_bias(const std::optional<at::Tensor>& bias, at::IntArrayRef sizes) const {
     if (!bias.has_value()) return;
     check_numel("convolution", "bias", *bias, sizes[1]);
@@ -133,7 +133,7 @@ struct Convolution {
   }
 };
 
-// Checked, but for those that only one of the operators has.
+// Does not check arguments that only one of the operators has.
 template <class Op>
 Convolution call_of(const Arguments<Op>& args) {
   const Convolution call{args.input,    args.weight,     args.stride,         args.padding,
@@ -159,7 +159,7 @@ at::Tensor convolution(const Arguments<at::_ops::convolution_overrideable>& args
   call.check_bias(bias, sizes);
   const at::MemoryFormat format = call.memory_format();
   if (is_small(call, sizes)) {
-    const auto result = HostCall<at::_ops::convolution>::attempt(
+    const auto result = attempt_on_host<at::_ops::convolution, Cost::Counted>(
         input, weight, bias, symbolic(call.stride), symbolic(call.padding), symbolic(call.dilation), call.transposed,
         symbolic(call.output_padding), call.groups);
     if (result.has_value()) return result->contiguous(format);
@@ -195,7 +195,7 @@ void fused_convolution(
   const auto sizes = call.output_sizes();
   call.check_bias(bias, sizes);
   if (c10::multiply_integers(sizes) == 0) return;
-  // As the text has been made for it: strides of dimensions of one element do not tell.
+  // The format that the source was generated for: strides of dimensions of size 1 do not determine it.
   const at::MemoryFormat format = channels_last ? call.channels_last() : at::MemoryFormat::Contiguous;
   const auto contiguous = c10::contiguous_strides(sizes);
   std::vector<int64_t> strides(contiguous.begin(), contiguous.end());
@@ -214,7 +214,7 @@ bool convolution_is_gemm(int64_t out_channels, int64_t in_channels) {
   return bridge::convolution_is_gemm(out_channels, in_channels);
 }
 
-// Gradients of input, weight and bias, where `output_mask` asks for them.
+// Gradients of input, weight and bias, if `output_mask` asks for them.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     const Arguments<at::_ops::convolution_backward_overrideable>& args) {
   const Convolution call = call_of(args);
@@ -225,7 +225,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   const at::MemoryFormat format = call.memory_format();
   if (is_small(call, grad_output.sizes())) {
     const c10::SymInt channels = grad_output.size(1);
-    const auto gradients = HostCall<at::_ops::convolution_backward>::attempt(
+    const auto gradients = attempt_on_host<at::_ops::convolution_backward, Cost::Counted>(
         grad_output, input, weight, at::OptionalSymIntArrayRef(channels), symbolic(call.stride), symbolic(call.padding),
         symbolic(call.dilation), transposed, symbolic(call.output_padding), call.groups, args.output_mask);
     if (gradients.has_value()) {
@@ -241,7 +241,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   at::Tensor grad_input, grad_weight, grad_bias;
   if (args.output_mask[0]) {
     grad_input = has_data ? at::empty_like(input, format) : at::zeros_like(input, at::TensorOptions(), format);
-    // The gradient of a convolution is the transposed one of the gradient, and the other way round.
+    // The input's gradient is the transposed convolution of grad_output, or vice versa.
     if (has_data)
       checked([&] {
         bridge::convolve(
@@ -250,7 +250,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   }
   if (args.output_mask[1]) {
     grad_weight = has_data ? at::empty_like(weight, format) : at::zeros_like(weight, at::TensorOptions(), format);
-    // Of a transposed convolution the roles of input and output are exchanged.
+    // A transposed convolution exchanges the roles of input and output.
     const at::Tensor& from = transposed ? gradient : image;
     const at::Tensor& output = transposed ? image : gradient;
     if (has_data)

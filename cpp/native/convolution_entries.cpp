@@ -18,7 +18,7 @@ struct Geometry {
   int64_t groups = 1;
 };
 
-// Of a batch, or of one image without it.
+// `self` is a batch, or one image without a batch dimension.
 at::Tensor convolved(
     const at::Tensor& self, const at::Tensor& weight, const std::optional<at::Tensor>& bias, const Geometry& geometry) {
   const std::vector<int64_t> none(geometry.stride.size(), 0);

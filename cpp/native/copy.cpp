@@ -34,17 +34,16 @@ bool on_opencl(const at::Tensor& tensor) {
   return tensor.device().type() == c10::DeviceType::PrivateUse1;
 }
 
-// The same memory without the lazy conjugate and negative bits.
+// A view without the lazy conjugate and negative bits.
 at::Tensor raw(const at::Tensor& tensor) {
   const at::Tensor conjugated = tensor.is_conj() ? tensor.conj() : tensor;
   return conjugated.is_neg() ? conjugated._neg_view() : conjugated;
 }
 
-// A view of the result and the tensor that goes there, of the same sizes and dtype.
+// A view of the result and the tensor to copy there, of the same sizes and dtype.
 using Part = std::pair<at::Tensor, at::Tensor>;
 
-// Copies parts into `result` in few launches. Returns false, and does nothing, where they are not made of
-// rows.
+// Copies parts into `result` in few launches. Returns false, and does nothing, if they do not consist of rows.
 bool copied_at_once(const at::Tensor& result, const std::vector<Part>& copies) {
   std::vector<bridge::CatPart> parts;
   for (const auto& [target, part] : copies) {
@@ -54,8 +53,8 @@ bool copied_at_once(const at::Tensor& result, const std::vector<Part>& copies) {
   return checked([&] { return bridge::cat(arg(result), {parts.data(), parts.size()}); });
 }
 
-// Copies of slices, and of elements that are repeated: on CPUs the kernel that moves rows is as fast from its first
-// call on as the one that casts is once it is specialised. Every position of a dimension that repeats is a part.
+// Copies slices and repeated elements: on CPUs the kernel that moves rows is as fast from its first call as the kernel
+// that casts is once specialised. Every position of a repeated dimension is a part.
 bool copied_by_rows(const at::Tensor& source, const at::Tensor& target) {
   constexpr int64_t kLarge = int64_t{1} << 16, kParts = 16;
   if (target.numel() < kLarge || source.scalar_type() != target.scalar_type() || source.sizes() != target.sizes() ||
@@ -79,7 +78,7 @@ bool copied_by_rows(const at::Tensor& source, const at::Tensor& target) {
 
 // Copies few elements, of any dtypes.
 bool copied_on_host(const at::Tensor& source, const at::Tensor& target) {
-  HostMemory memory(HostMemory::Work::Estimated, HostMemory::Dtypes::All);
+  HostMemory memory(Cost::Table, HostMemory::Dtypes::All);
   const auto views = memory.views<2>({target, source});
   if (!views.has_value()) return false;
   const OneThread one_thread;
@@ -87,7 +86,7 @@ bool copied_on_host(const at::Tensor& source, const at::Tensor& target) {
   return true;
 }
 
-// On one device: one kernel for every cast and layout.
+// Copies on one device: one kernel handles every cast and layout.
 void copy_on_device(const at::Tensor& source, const at::Tensor& target) {
   auto iter = at::TensorIteratorConfig()
                   .set_check_mem_overlap(true)
@@ -97,8 +96,8 @@ void copy_on_device(const at::Tensor& source, const at::Tensor& target) {
                   .check_all_same_dtype(false)
                   .check_all_same_device(true)
                   .build();
-  // ATen's kernel for casts of 16-bit floats asks the tensors for their memory, not the iteration; iterations of rarer
-  // dtypes are for kernels.
+  // ATen's kernel for casts of 16-bit floats takes memory from the tensors, not from the iterator. Casts of rarer
+  // dtypes run on the device.
   const bool is_usual = is_same_on_host(source.scalar_type()) && is_same_on_host(target.scalar_type());
   if (is_usual ? ran_on_host<at::native::copy_stub>(Casts::No, iter, /*non_blocking=*/false)
                : copied_on_host(source, target)) {
@@ -112,7 +111,7 @@ bool is_elsewhere(const at::Tensor& tensor) {
   return !on_opencl(tensor) && !tensor.is_cpu();
 }
 
-// Returns true if both tensors are dense with the same layout: then a plain transfer does it.
+// Returns true if both tensors are dense with the same layout: then a plain transfer is enough.
 bool is_plain_transfer(const at::Tensor& source, const at::Tensor& target) {
   return source.scalar_type() == target.scalar_type() && source.sizes() == target.sizes() &&
       source.strides() == target.strides() && source.is_non_overlapping_and_dense();
@@ -124,14 +123,14 @@ at::Tensor packed(const at::Tensor& source, at::ScalarType dtype) {
   return at::empty_like(source, source.options().dtype(dtype)).copy_(source);
 }
 
-// Casts happen on the host unless that would transfer more bytes: so a device without float64 never meets one.
+// Casts happen on the host unless that would transfer more bytes: so a device without float64 never gets such values.
 at::ScalarType crossing_dtype(const at::Tensor& source, const at::Tensor& target) {
   const bool narrows = target.element_size() < source.element_size();
   const bool is_free = !on_opencl(source) && target.element_size() == source.element_size();
   return narrows || is_free ? target.scalar_type() : source.scalar_type();
 }
 
-// Between host and device or two devices.
+// Copies between host and device, or between two devices.
 void copy_across(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
   if (!is_plain_transfer(source, target)) {
     const at::Tensor sent = packed(source, crossing_dtype(source, target));
@@ -160,7 +159,7 @@ void copy_across(const at::Tensor& source, const at::Tensor& target, bool non_bl
 // Copies `self` into `dst`, broadcasting; one of them is an opencl tensor. Returns `dst`.
 at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   if (self.is_same(dst) || dst.numel() == 0) return dst;
-  // What is in the memory of another backend's device, such as cuda, passes the host.
+  // Copies from or to another backend's device, such as cuda, go through the host.
   if (is_elsewhere(self) || is_elsewhere(dst)) return dst.copy_(self.cpu());
   materialize(dst);
   at::Tensor source = raw(self);
@@ -179,7 +178,7 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_bl
   return dst;
 }
 
-// The same after giving `dst` the shape of `self`.
+// `_copy_from` after resizing `dst` to the shape of `self`.
 at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
   at::native::resize_output(dst, self.sizes());
   return native::_copy_from(self, dst, false);

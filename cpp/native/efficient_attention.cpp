@@ -30,7 +30,7 @@ at::Tensor padded(const at::Tensor& logsumexp, bool is_wanted) {
   return result;
 }
 
-// As the operators take and return it, in which lengths come before heads.
+// The operators take and return lengths before heads.
 at::Tensor swapped(const at::Tensor& tensor) {
   return tensor.transpose(1, 2);
 }
@@ -44,7 +44,7 @@ Tensors4 forward(FusedAttention call, int64_t mask_type, std::optional<int64_t> 
   return {out, padded(logsumexp, compute_log_sumexp), std::move(seed), std::move(offset)};
 }
 
-// Of the arguments that all backward operators have. The gradient of the bias has the bias's sizes.
+// Takes the arguments that all backward operators share. The gradient of the bias has the bias's sizes.
 template <class Op>
 Tensors4 backward(
     const Arguments<Op>& args,
@@ -73,8 +73,8 @@ void check_dims(const at::Tensor& query) {
 
 } // namespace
 
-// Tensors are [batch, length, heads, head_dim]; sequences behind one another in a batch of one are not supported, as
-// flash attention takes them.
+// Tensors are [batch, length, heads, head_dim]. Unlike in flash attention, concatenated sequences in a batch of one are
+// not supported.
 Returns<at::_ops::_efficient_attention_forward> efficient_attention_forward(
     const Arguments<at::_ops::_efficient_attention_forward>& args) {
   check_dims(args.query);

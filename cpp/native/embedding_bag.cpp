@@ -58,13 +58,13 @@ void check(const Arguments<Op>& args) {
       ", got ", scales->sizes());
 }
 
-// The gradient of a bag for each of its rows.
+// Repeats the gradient of each bag for all of its rows.
 at::Tensor for_each_index(const at::Tensor& grad, const at::Tensor& offset2bag) {
   return grad.index_select(0, offset2bag);
 }
 
-// Returns true if a condition holds for int32 or int64 elements on the host. Calls of several functions of ATen take
-// longer than the bags of a small model.
+// Returns true if a condition holds for int32 or int64 elements on the host. Several calls of ATen would take longer
+// than the bags of a small model.
 template <class Condition>
 bool holds_for(const at::Tensor& integers, const Condition& condition) {
   const c10::MaybeOwned<at::Tensor> dense = integers.expect_contiguous();
@@ -75,7 +75,7 @@ bool holds_for(const at::Tensor& integers, const Condition& condition) {
   return condition(c10::ArrayRef<int64_t>(dense->const_data_ptr<int64_t>(), count));
 }
 
-// Returns true if integers on the host are from 0 on, and below a size. The CPU's functions do not look.
+// Returns true if all integers on the host are in [0, size). The CPU's functions do not check.
 bool are_within(const at::Tensor& integers, int64_t size) {
   return holds_for(integers, [=](auto elements) {
     return std::all_of(
@@ -83,7 +83,7 @@ bool are_within(const at::Tensor& integers, int64_t size) {
   });
 }
 
-// Checks that kernels make while they read rows, for rows without elements.
+// For rows without elements, makes the checks that kernels make while they read rows.
 void check_indices_of_nothing(const at::Tensor& weight, const at::Tensor& indices) {
   if (weight.size(1) > 0 || indices.numel() == 0) return;
   const auto [least, greatest] = indices.aminmax();
@@ -146,8 +146,8 @@ at::Tensor embedding_dense_backward(
 
 namespace {
 
-// The bag of each index, and the number of rows in each bag, which padding is not. The CPU's function leaves these out
-// of sums, for whose gradients it has other ways.
+// The bag of each index, and the number of rows in each bag without padding. The CPU's function does not compute these
+// for sums, whose gradients it computes otherwise.
 template <class Index>
 void fill_bags(
     const at::Tensor& indices,
@@ -167,14 +167,14 @@ void fill_bags(
   }
 }
 
-// Offsets that begin bags: from 0 on, up to the number of indices, and none less than the one before.
+// Returns true if offsets begin at 0, do not decrease, and are at most the number of indices.
 bool are_offsets(const at::Tensor& offsets, int64_t count) {
   return holds_for(offsets, [=](auto elements) {
     return elements.front() == 0 && elements.back() <= count && std::is_sorted(elements.begin(), elements.end());
   });
 }
 
-// `bags_of` with few elements, which are right: kernels say what is wrong with others.
+// `bags_of` for few elements and valid arguments: kernels report the errors of invalid ones.
 template <class Op>
 std::optional<Returns<Op>> bags_on_host(const Arguments<Op>& args) {
   const bool is_of_one_dtype = args.indices.scalar_type() == args.offsets.scalar_type();
@@ -205,7 +205,8 @@ std::optional<Returns<Op>> bags_on_host(const Arguments<Op>& args) {
       memory.to_device(output), memory.to_device(offset2bag), memory.to_device(bag_size), memory.to_device(chosen)};
 }
 
-// The bags; the bag of each index; the number of rows in each bag; for the maximum, the row of each element.
+// Returns the bags, the bag of each index, the number of rows in each bag and, for the maximum, the row of each
+// element.
 template <class Op>
 Returns<Op> bags_of(const Arguments<Op>& args) {
   const at::Tensor &weight = args.weight, &indices = args.indices, &offsets = args.offsets;
@@ -221,7 +222,7 @@ Returns<Op> bags_of(const Arguments<Op>& args) {
   const auto integers = picked.options();
 
   at::Tensor output = at::empty({bags, weight.size(1)}, weight.options());
-  // Where there is no bag, no kernel writes the bag of an index.
+  // Without bags, no kernel writes offset2bag.
   at::Tensor bag_size = at::empty({bags}, integers),
              offset2bag = bags > 0 ? at::empty(picked.sizes(), integers) : at::zeros(picked.sizes(), integers);
   const bool needs_rows = mode_of(args.mode) == Mode::MAX;
@@ -246,7 +247,7 @@ Returns<at::_ops::_embedding_bag_forward_only> embedding_bag(
 
 namespace {
 
-// The gradient by one matmul with a sparse matrix, which has an element for each index, where that needs no sorting.
+// The gradient by one matmul with a sparse matrix, which has an element for each index, if that needs no sorting.
 std::optional<at::Tensor> sum_by_index(
     const Arguments<at::_ops::_embedding_bag_dense_backward>& args, const at::Tensor& grad, const at::Tensor& weights) {
   if (args.scale_grad_by_freq) return std::nullopt;
@@ -292,7 +293,7 @@ at::Tensor embedding_bag_dense_backward(const Arguments<at::_ops::_embedding_bag
     return at::zeros({args.num_weights, grad.size(1)}, grad.options())
         .scatter_add_(0, args.maximum_indices.to(at::kLong), taken);
   }
-  // No index is in an empty bag; one that has padding alone is.
+  // A bag of size 0 has no indices, or padding alone.
   const at::Tensor each = mode_of(args.mode) == Mode::MEAN ? grad / args.bag_size.unsqueeze(1) : grad;
   if (auto sum = sum_by_index(args, each, weights)) return *sum;
   at::Tensor rows = for_each_index(each, args.offset2bag);

@@ -8,8 +8,8 @@
 
 namespace torch_opencl::native {
 
-// Scales the rows that indices name down to a norm of `max_norm` where theirs is larger. A row that is named twice is
-// written twice, with the same values.
+// Scales the rows at `indices` down to a norm of `max_norm` if theirs is larger. A row that is indexed twice is written
+// twice, with the same values.
 at::Tensor& embedding_renorm_(at::Tensor& self, const at::Tensor& indices, double max_norm, double norm_type) {
   const at::TensorArg self_arg(self, "self", 1), indices_arg(indices, "indices", 2);
   at::checkDim("embedding_renorm_", self_arg, 2);

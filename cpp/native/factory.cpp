@@ -17,7 +17,7 @@
 namespace torch_opencl::native {
 namespace {
 
-// Sequences fill an output of any shape that has as many elements.
+// Sequences fill an output of any shape with as many elements.
 void resize_to_count(const at::Tensor& out, int64_t count) {
   if (out.numel() != count) out.resize_({count});
 }
@@ -39,7 +39,7 @@ void arange(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar&
 
 void linspace(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end, int64_t steps) {
   if (ran_on_host<at::native::linspace_stub>(Casts::No, iter, start, end, steps)) return;
-  // Refuses ends that the dtype does not hold, in the words of PyTorch.
+  // Raises PyTorch's error for ends that the dtype does not hold.
   AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND2(at::kHalf, at::kBFloat16, iter.dtype(), "linspace", [&] {
     static_cast<void>(start.to<scalar_t>());
     static_cast<void>(end.to<scalar_t>());
@@ -92,7 +92,5 @@ at::Tensor& eye_m_out(int64_t n, int64_t m, at::Tensor& out) {
   out.diagonal().fill_(1);
   return out;
 }
-
-// Small tables that are made once: the host's, copied over.
 
 } // namespace torch_opencl::native

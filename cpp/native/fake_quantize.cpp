@@ -1,4 +1,4 @@
-// Fake quantisation: numbers are rounded to those that integers stand for, and stay floating.
+// Fake quantisation: values are rounded to those that integers represent, and stay floating-point.
 #include "entries/binary.h"
 #include "entries/ternary.h"
 #include "entries/unary.h"
@@ -72,8 +72,8 @@ void quantize_channels(at::TensorIterator& iter, at::TensorIterator& mask, int64
   quantize(result, iter.tensor(1), iter.tensor(2), iter.tensor(3), quant_min, quant_max);
 }
 
-// Gradients of each element by itself, the scale and the zero point: by Esser et al., Learned Step Size Quantization
-// (ICLR 2020), and Bhalgat et al., LSQ+ (CVPR Workshops 2020).
+// Gradients of each element with respect to itself, the scale and the zero point: Esser et al., Learned Step Size
+// Quantization (ICLR 2020), and Bhalgat et al., LSQ+ (CVPR Workshops 2020).
 void learnable_gradients(
     const at::TensorIterator& iter,
     const at::Tensor& scale,
@@ -158,7 +158,7 @@ std::tuple<at::Tensor, at::Tensor> fake_quantize_tensor_qparams(
   return {result.output, result.mask};
 }
 
-// Neither flag is read by the host, so that nothing waits.
+// The host reads neither flag, so it does not wait.
 std::tuple<at::Tensor, at::Tensor> fused_moving_avg_obs_fq_helper(
     const at::Tensor& self,
     const at::Tensor& observer_on,

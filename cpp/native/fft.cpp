@@ -31,9 +31,9 @@ at::Tensor narrowed(const at::Tensor& result) {
   return result.to(result.is_complex() ? at::kComplexHalf : at::kHalf);
 }
 
-// The operator by the CPU's library, where the device is the CPU: of 16384 rows of 64 complex64 values it takes 1.2 ms,
-// and the kernels 17 ms (PoCL, 2 cores; `make bench CASES="'fft *'"`, and with `TORCH_OPENCL_DEVICE_CLASS=gpu`). It has
-// no 16-bit floats.
+// Runs the CPU's library if the device is the CPU: for 16384 rows of 64 complex64 values it takes 1.2 ms, and the
+// kernels 17 ms (PoCL, 2 cores; `make bench CASES="'fft *'"`, and with `TORCH_OPENCL_DEVICE_CLASS=gpu`). It does not
+// support 16-bit floats.
 template <class Op, class... Args>
 at::Tensor on_host(const at::Tensor& self, Args... args) {
   const bool widens = is_half(self.scalar_type());
@@ -61,15 +61,15 @@ at::DimVector wrapped(const at::Tensor& self, at::IntArrayRef dim) {
   return all;
 }
 
-// The first `count` dimensions of a list by their strides, the outermost first, as ATen transforms them.
+// Sorts the first `count` dimensions by stride, the outermost first, as ATen transforms them.
 void sort_dims(at::DimVector& dim, size_t count, at::IntArrayRef strides) {
   std::stable_sort(dim.begin(), dim.begin() + static_cast<int64_t>(count), [&](int64_t a, int64_t b) {
     return strides[static_cast<size_t>(a)] > strides[static_cast<size_t>(b)];
   });
 }
 
-// Strides of a result as ATen lays it out: dense, those of the batch outermost in the order of the input's strides,
-// then `dim` in order.
+// Strides of a result as ATen lays it out: dense, with the batch dimensions outermost in the order of the input's
+// strides, then `dim` in order.
 at::DimVector result_strides(at::IntArrayRef sizes, at::IntArrayRef strides, at::IntArrayRef dim) {
   at::DimVector order;
   for (int64_t d = 0; d < static_cast<int64_t>(sizes.size()); d++) {
@@ -100,7 +100,7 @@ at::Tensor transformed(
   return result;
 }
 
-// Of an empty batch, which the CPU's library refuses.
+// The result for an empty batch, which the CPU's library refuses.
 at::Tensor nothing(const at::Tensor& self, at::IntArrayRef dim, int64_t last_dim_size, at::ScalarType dtype) {
   at::DimVector sizes(self.sizes());
   sizes[static_cast<size_t>(at::maybe_wrap_dim(dim.back(), self.dim()))] = last_dim_size;
@@ -157,16 +157,16 @@ at::Tensor fft_c2r(const at::Tensor& self, at::IntArrayRef dim, int64_t normaliz
       /*forward=*/false, scale_of(normalization, sizes, dims));
 }
 
-// ATen takes real 16-bit floats for devices that it knows to transform them, and raises for others before any kernel is
-// asked. They are computed in 32 bits. Complex ones reach the entries above.
+// ATen takes real 16-bit floats on the devices it knows to support them, and raises for other devices before any kernel
+// is called. They are computed in 32 bits. Complex ones reach the functions above.
 namespace {
 
-// Any of them: the first argument is the input, and the result is the only one.
+// For all of these operators: the first argument is the input, and there is one result.
 void transform(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   c10::IValue& input = torch::jit::peek(*stack, 0, op.schema().arguments().size());
   const bool widens = input.toTensor().scalar_type() == at::kHalf;
   if (widens) input = input.toTensor().to(at::kFloat);
-  // The key of the function that ATen makes of other operators.
+  // The key of the function that ATen composes of other operators.
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   if (!widens) return;
   c10::IValue& output = torch::jit::peek(*stack, 0, 1);

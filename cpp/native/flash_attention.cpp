@@ -17,8 +17,7 @@ std::vector<int64_t> values_of(const at::Tensor& tensor) {
   return {host.const_data_ptr<int64_t>(), host.const_data_ptr<int64_t>() + host.numel()};
 }
 
-// Sequences that lie behind one another in tensors [total, heads, head_dim]. Reading where they begin waits for the
-// device.
+// Sequences that are concatenated in tensors [total, heads, head_dim]. Reading their bounds waits for the device.
 class Sequences {
  public:
   Sequences(const at::Tensor& queries, const at::Tensor& keys, const std::optional<at::Tensor>& used)
@@ -43,7 +42,7 @@ class Sequences {
     return tensor.narrow(1, queries_[i], queries_[i + 1] - queries_[i]).unsqueeze(0);
   }
 
-  // Random counters that dropout takes in all of them.
+  // Random counters that dropout takes in all sequences.
   uint64_t counters(const at::Tensor& query, const at::Tensor& key) const {
     uint64_t sum = 0;
     for (size_t i = 0; i < count(); i++) sum += attention_counters(queries(query, i), keys(key, i));
@@ -101,7 +100,7 @@ struct FlashAttention {
   }
 };
 
-// Seed and offset of dropout, as CUDA returns them: two numbers on the device.
+// Seed and offset of dropout, as CUDA returns them: two values on the device.
 at::Tensor rng_state(const bridge::RandomStream& stream, const at::Tensor& query) {
   const auto number = [](uint64_t value) { return at::scalar_to_tensor(static_cast<int64_t>(value)); };
   return at::stack({number(stream.seed), number(stream.offset)}).view(at::kUInt64).to(query.device());

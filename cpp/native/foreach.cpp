@@ -35,7 +35,7 @@ bool Call::is_simple() const {
   const auto is_odd = [](const at::Scalar& scalar) { return scalar.isComplex() || scalar.isBoolean(); };
   if (!at::isFloatingType(dtype) || std::any_of(scalars.begin(), scalars.end(), is_odd)) return false;
   if (one.defined() && (one.dim() != 0 || one.device() != self[0].device() || !one.is_floating_point())) return false;
-  // A scalar of another dtype promotes tensors that are 0-dim themselves.
+  // A scalar tensor of another dtype promotes 0-dim tensors.
   const auto is_number = [](const at::Tensor& tensor) { return tensor.dim() == 0; };
   if (one.defined() && std::any_of(self.begin(), self.end(), is_number)) return false;
   const auto lies_as = [&](const at::Tensor& tensor, const at::Tensor& like) {
@@ -122,7 +122,7 @@ std::vector<at::Tensor> foreach_clone(at::TensorList self, std::optional<at::Mem
 }
 #endif
 
-// A tensor of the host has the scalars.
+// `scalars` is a tensor on the host.
 std::vector<at::Tensor> foreach_addcmul_tensor(
     at::TensorList self, at::TensorList tensor1, at::TensorList tensor2, const at::Tensor& scalars) {
   const auto values = at::native::convert_tensor_to_scalar_list(scalars, static_cast<int64_t>(tensor1.size()));
@@ -148,7 +148,7 @@ void foreach_addcdiv_tensor_(
 }
 
 std::vector<at::Tensor> foreach_norm(at::TensorList self, const at::Scalar& ord, std::optional<at::ScalarType> dtype) {
-  // A larger tensor is worth a launch of its own.
+  // A larger tensor is worth a separate launch.
   constexpr int64_t kLargest = 1 << 16;
   const double order = ord.isFloatingPoint() || ord.isIntegral(false) ? ord.toDouble() : 0.0;
   const bool is_known = order == 1.0 || order == 2.0 || order == std::numeric_limits<double>::infinity();

@@ -1,5 +1,5 @@
-// torch._foreach_*: one operation on every tensor of a list. Lists of many small tensors, as a model's parameters and
-// gradients are, take one launch for several tensors; others go one by one, through ATen's own functions.
+// torch._foreach_*: one operation on every tensor of a list. Lists of many small tensors, such as a model's parameters
+// and gradients, take one launch for several tensors; others run one by one, through ATen's own functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,8 @@
 namespace torch_opencl::native {
 namespace foreach {
 
-// Role of a call's scalar in its operation: the last input, or the parameter. An operation with a parameter whose input
-// is the scalar (adding a scalar) has 1 as the parameter.
+// Role of a call's scalar in its operation: the last input, or the parameter. If the scalar is the input of an
+// operation that also has a parameter (adding a scalar), the parameter is 1.
 enum class Number { Input, Parameter };
 
 // The arguments of one call.

@@ -11,7 +11,7 @@
 namespace torch_opencl::native {
 namespace {
 
-// A tensor with the dimensions in front of the last `spatial` as one.
+// Merges the dimensions before the last `spatial` into one.
 at::Tensor planes(const at::Tensor& tensor, size_t spatial) {
   const at::IntArrayRef last = tensor.sizes().slice(tensor.sizes().size() - spatial);
   at::DimVector sizes{tensor.numel() == 0 ? 0 : tensor.numel() / c10::multiply_integers(last)};
@@ -47,7 +47,7 @@ void backward(const at::Tensor& grad_output, const at::Tensor& indices, size_t s
   grad_input.finish();
 }
 
-// As the CPU's function checks them: the structured variant for images has the same checks in its meta function.
+// The checks of the CPU's function. The structured variant for images has them in its meta function.
 void check_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef output_size) {
   constexpr const char* kNames[] = {"time", "height", "width"};
   TORCH_CHECK(self.dim() == 4 || self.dim() == 5, "fractional_max_pool3d_backward(): Expected 4D or 5D input");

@@ -1,4 +1,4 @@
-// Matmuls and convolutions whose kernel goes on with a text of torch.compile.
+// Matmuls and convolutions whose kernel continues with source from torch.compile (an epilogue).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace torch_opencl::native {
 
-// A text by its number, and the memory that it reads and writes where results are computed.
+// The id of an epilogue, and the memory that it reads and writes while results are computed.
 class FusedOperands {
  public:
   FusedOperands(int64_t text, const std::vector<at::Tensor>& buffers, const std::vector<int64_t>& scalars);
@@ -19,7 +19,8 @@ class FusedOperands {
   // It borrows from this object, and from the scalars.
   bridge::FusedOperands arg() const;
 
-  // A result of these sizes and strides, which only the text stores. The memory is some of the same device.
+  // A result of these sizes and strides, which only the epilogue stores. Its address is an arbitrary one on the same
+  // device.
   bridge::Tensor result(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) const;
 
  private:
@@ -28,10 +29,10 @@ class FusedOperands {
   const std::vector<int64_t>& scalars_;
 };
 
-// Gives a text a number.
+// Returns the id of an epilogue.
 int64_t fused_text(const std::string& source, bool reports_faults);
 
-// The text reads and writes `buffers` where alpha * a @ b + beta * bias, a matrix or a batch of them, is computed.
+// The epilogue reads and writes `buffers` while alpha * a @ b + beta * bias, a matrix or a batch of them, is computed.
 void fused_matmul(
     int64_t text,
     const at::Tensor& a,
@@ -42,7 +43,7 @@ void fused_matmul(
     const std::vector<at::Tensor>& buffers,
     const std::vector<int64_t>& scalars);
 
-// The same where a convolution is computed, whose output is channels-last, or contiguous.
+// Likewise for a convolution, whose output is channels-last or contiguous.
 void fused_convolution(
     int64_t text,
     const at::Tensor& input,
@@ -56,7 +57,7 @@ void fused_convolution(
     const std::vector<at::Tensor>& buffers,
     const std::vector<int64_t>& scalars);
 
-// Tells whether convolutions with so many channels in a group have a kernel that goes on with a text.
+// Returns true if convolutions with so many channels in a group have a kernel that takes an epilogue.
 bool convolution_is_gemm(int64_t out_channels, int64_t in_channels);
 
 } // namespace torch_opencl::native

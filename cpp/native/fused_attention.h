@@ -10,11 +10,11 @@
 
 namespace torch_opencl::native {
 
-// The keys that queries see: query i those from i + first to i + last. Without a bound, all on that side.
+// The keys that queries see: query i sees keys i + first to i + last. Without a bound, it sees all keys on that side.
 struct Band {
   std::optional<int64_t> first, last;
 
-  // Of flash attention, for which the last query stands beside the last key; windows below 0 have no bound.
+  // For flash attention, which aligns the last query with the last key; windows below 0 have no bound.
   static Band of_windows(bool is_causal, int64_t left, int64_t right, int64_t queries, int64_t keys) {
     Band band;
     if (left >= 0) band.first = keys - queries - left;
@@ -22,7 +22,8 @@ struct Band {
     return band.needed(queries, keys);
   }
 
-  // Of memory-efficient attention: types of masks are none, causal, and causal with the last query beside the last key.
+  // For memory-efficient attention: mask types are none, causal, and causal with the last query aligned with the last
+  // key.
   static Band of_mask(int64_t type, std::optional<int64_t> window, int64_t queries, int64_t keys) {
     TORCH_CHECK(type >= 0 && type <= 2, "invalid value for `custom_mask_type`: ", type);
     Band band;
@@ -32,7 +33,7 @@ struct Band {
     return band.needed(queries, keys);
   }
 
-  // Without the bounds that hide nothing.
+  // Drops bounds that hide nothing.
   Band needed(int64_t queries, int64_t keys) const {
     Band band = *this;
     if (first.value_or(0) <= 1 - queries) band.first.reset();
@@ -41,7 +42,7 @@ struct Band {
   }
 };
 
-// Masks that kernels do not have become part of the bias.
+// Adds masks that kernels do not support to the bias.
 inline FusedAttention restricted(FusedAttention call, const Band& band) {
   call.options.is_causal = band.last == 0;
   const auto hidden = [&] {

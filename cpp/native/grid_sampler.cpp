@@ -21,7 +21,7 @@ bridge::GridSampler sampler(const Arguments<Op>& args) {
   return {static_cast<int32_t>(args.interpolation_mode), static_cast<int32_t>(args.padding_mode), args.align_corners};
 }
 
-// Sizes of the output: those of the grid, with the input's channels where the grid has its coordinates.
+// Sizes of the output: those of the grid, with the input's channels in place of the coordinates.
 at::DimVector output_sizes(const at::Tensor& input, const at::Tensor& grid) {
   TORCH_CHECK(
       grid.scalar_type() == input.scalar_type(), "grid_sampler(): expected scalar type ", input.scalar_type(),
@@ -39,8 +39,8 @@ at::Tensor sample(const Arguments<Op>& args) {
   return output;
 }
 
-// Sums in the dtype that kernels compute in: in any order, as PyTorch's own GPU backend adds them, or with channels
-// last and as many as fill whole vectors.
+// Sums in the kernels' compute dtype: in any order, as PyTorch's own GPU backend does, or channels-last, with channels
+// padded to whole vectors.
 at::Tensor input_gradient(
     const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& grid, const bridge::GridSampler& how) {
   const auto dtype = at::toOpMathType(input.scalar_type());
@@ -61,7 +61,7 @@ at::Tensor input_gradient(
   return grad_input.copy_(sums.narrow(-1, 0, input.size(1)).movedim(-1, 1));
 }
 
-// Of planes and volumes.
+// For 2d and 3d inputs.
 template <class Op>
 Returns<Op> sample_backward(const Arguments<Op>& args) {
   const at::Tensor &grad_output = args.grad_output, &input = args.input, &grid = args.grid;

@@ -34,13 +34,13 @@ at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
 
 namespace {
 
-// Counts of each bin among the bin indices `indices`; those of one bin more are dropped.
+// Counts of each bin among the bin indices `indices`; the extra bin after the last is dropped.
 at::Tensor counted(const at::Tensor& indices, int64_t bins) {
   const at::Tensor ones = at::ones({}, indices.options()).expand_as(indices);
   return at::zeros({bins + 1}, indices.options()).index_add_(0, indices, ones).narrow(0, 0, bins);
 }
 
-// [min, max]; where they are equal the range of the values, widened by one either way where those are equal too.
+// [min, max]; if they are equal, the range of the values, widened by one either way if those are equal too.
 template <class Value>
 std::pair<Value, Value> histogram_range(const at::Tensor& values, const at::Scalar& min, const at::Scalar& max) {
   auto low = min.to<Value>(), high = max.to<Value>();
@@ -76,7 +76,7 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
   // Bin indices in the compute dtype, as borders between bins would shift by rounding.
   const at::Tensor values = self.reshape(-1).to(at::toOpMathType(self.scalar_type()));
   const auto [low, high] = histogram_range<double>(values, min, max);
-  // Values outside, NaN too, go to one bin more, which is dropped.
+  // Values outside, NaN too, go to an extra bin, which is dropped.
   const at::Tensor inside = values.ge(low).logical_and_(values.le(high));
   const at::Tensor indices = ((values - low) / (high - low) * bins).clamp_max_(bins - 1);
   // A range that the dtype does not hold makes indices inside it NaN.
@@ -84,9 +84,9 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
       .to(self.scalar_type());
 }
 
-// Counts of the rows of `self` by the bins that their coordinates fall into: what ATen's functions ask of a backend.
-// They check arguments, and make edges and `hist`. Of a bin the lower edge belongs to it, and of the last one the upper
-// too.
+// Counts the rows of `self` by the bins that their coordinates fall into: the part that ATen's functions leave to a
+// backend. They check arguments, and make edges and `hist`. A bin includes its lower edge, the last bin also its upper
+// edge.
 void histogramdd(
     const at::Tensor& self,
     const std::optional<at::Tensor>& weight,
@@ -107,7 +107,7 @@ void histogramdd(
     bin.mul_(bins).add_(index.clamp_(0, bins - 1));
   }
   const int64_t total = hist.numel();
-  // Rows outside, NaN too, go to one bin more, which is dropped.
+  // Rows outside, NaN too, go to an extra bin, which is dropped.
   if (inside.defined()) bin = at::where(inside, bin, total);
   const bool weighted = weight.has_value() && weight->defined();
   const at::Tensor amounts = weighted ? weight->reshape(-1) : at::ones({}, self.options()).expand_as(bin);
@@ -121,7 +121,7 @@ void histogramdd(
   }
 }
 
-// Of bins of one width: the edges say the same.
+// Bins of equal width: the edges define them too.
 void histogramdd_linear(
     const at::Tensor& self,
     const std::optional<at::Tensor>& weight,

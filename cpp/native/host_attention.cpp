@@ -20,8 +20,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Scores with which a call takes less than waiting for a queue (some 50 us, PoCL, 2 cores), by the CPU's fused operator
-// and composed.
+// Numbers of scores up to which the CPU's fused operator, or the composed form, takes less time than waiting for a
+// queue (some 50 us, PoCL, 2 cores).
 constexpr int64_t kMaxFusedScores = int64_t{1} << 15, kMaxComposedScores = int64_t{1} << 13;
 
 // Returns true if rows are dense, and do not overlap.
@@ -29,8 +29,8 @@ bool has_separate_rows(const at::Tensor& tensor) {
   return tensor.stride(3) == 1 && (tensor.size(2) == 1 || tensor.stride(2) >= tensor.size(3));
 }
 
-// Returns true if the host takes the operands. The CPU's fused attention reads rows as dense ones, which PyTorch checks
-// where it chooses an implementation and not in the operator.
+// Returns true if the host takes the operands. The CPU's fused attention assumes dense rows, which PyTorch checks when
+// it chooses an implementation and not in the operator.
 bool fits(const FusedAttention& call) {
   const at::Tensor &q = call.query, &k = call.key, &v = call.value, &bias = call.bias;
   const bool has_shapes = call.options.dropout_p == 0 && q.dim() == 4 && k.dim() == 4 && v.dim() == 4 &&
@@ -57,7 +57,7 @@ std::optional<at::Tensor> optional(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
 }
 
-// Attention on the host, of matmuls.
+// Attention on the host, composed of matmuls.
 struct Composed {
   const AttentionOptions& options;
   // Key and value have the heads of the query.
@@ -86,13 +86,12 @@ struct Composed {
     return result;
   }
 
-  // Those of a query that sees no key are 0.
+  // Weights of a query that sees no key are 0.
   static at::Tensor weights(const at::Tensor& visible) {
     return at::softmax(visible, 3).masked_fill_(visible == -kInfinity, 0);
   }
 
-  // Output and logsumexp. A query that sees no key has an output of 0 and, as those of kernels, a logsumexp of
-  // infinity.
+  // Output and logsumexp. A query that sees no key has an output of 0 and, as in kernels, a logsumexp of infinity.
   Tensors2 forward() const {
     const at::Tensor visible = scores();
     at::Tensor logsumexp = visible.logsumexp(3);
@@ -112,7 +111,7 @@ struct Composed {
   }
 };
 
-// Returns true if no logsumexp is so large that it has lost the logarithm of a sum of weights, as where a mask of
+// Returns true if no logsumexp is so large that it has lost the logarithm of a sum of weights, as when a mask of
 // -FLT_MAX hides all keys of a query. The CPU's fused gradients take the weights from it.
 bool is_precise(const at::Tensor& logsumexp) {
   constexpr double kLimit = 1 << 14;

@@ -1,5 +1,5 @@
-// Attention with few elements on a device that is the CPU: by ATen's fused operator for the CPU where that takes the
-// arguments, else composed of matmuls.
+// Small attention calls on CPU devices: run ATen's fused operator for the CPU if it takes the arguments, else a
+// composition of matmuls.
 #pragma once
 
 #include <optional>
@@ -8,14 +8,14 @@
 
 namespace torch_opencl::native {
 
-// Memory for the gradient of a tensor, laid out as the tensor is where its rows are dense.
+// Memory for the gradient of a tensor, laid out like the tensor if its rows are dense.
 at::Tensor attention_gradient_like(const at::Tensor& tensor);
 
-// `FusedAttention::forward`, or nothing where the host may not compute it now. Results are laid out as those of
-// kernels: compiled graphs count on it.
+// `FusedAttention::forward`, or nothing if the host may not compute it now. Results are laid out as those of kernels:
+// compiled graphs rely on it.
 std::optional<Tensors2> attention_on_host(const FusedAttention& call);
 
-// The same of `FusedAttention::backward`.
+// `FusedAttention::backward`, likewise.
 std::optional<Tensors4> attention_backward_on_host(
     const FusedAttention& call,
     const at::Tensor& grad_out,

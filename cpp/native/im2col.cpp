@@ -12,7 +12,7 @@
 namespace torch_opencl::native {
 namespace {
 
-// The dtype that elements which many windows share are added up in: 16-bit floats would be rounded each time.
+// The dtype for sums of elements that many windows share: 16-bit floats would be rounded each time.
 at::TensorOptions sum_options(const at::Tensor& tensor) {
   return tensor.options().dtype(at::toOpMathType(tensor.scalar_type()));
 }
@@ -78,7 +78,7 @@ at::Tensor image_of(const at::Tensor& self, at::IntArrayRef output_size, const S
       {columns.size(0), channels, output_size[0] + 2 * down, output_size[1] + 2 * right}, sum_options(columns));
   const at::Tensor view = windows.view(padded);
   const at::Tensor blocks = columns.reshape(view.sizes());
-  // Windows overlap, but equal elements of all windows do not.
+  // Windows overlap, but the elements at one position of all windows do not.
   for (int64_t i = 0; i < windows.kernel_size[0]; i++) {
     for (int64_t j = 0; j < windows.kernel_size[1]; j++) {
       view.select(3, j).select(2, i).add_(blocks.select(3, j).select(2, i));
@@ -111,7 +111,7 @@ at::Tensor col2im(
 
 void unfold_backward(at::Tensor& grad_in, const at::Tensor& grad, int64_t dim, int64_t size, int64_t step) {
   dim = at::maybe_wrap_dim(dim, grad_in.dim());
-  // Windows overlap, but those that lie `apart` of one another do not: few launches, each over dense runs.
+  // Windows overlap, but every `apart`-th ones do not: few launches, each over dense runs.
   const int64_t windows = grad.size(dim), apart = (size + step - 1) / step;
   const bool is_wide = at::toOpMathType(grad_in.scalar_type()) != grad_in.scalar_type() && apart > 1;
   const at::Tensor sum = is_wide ? grad_in.to(at::toOpMathType(grad_in.scalar_type())) : grad_in;

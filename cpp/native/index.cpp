@@ -66,8 +66,8 @@ bridge::IndexAxis axis(const at::Tensor& self, int64_t dim, const at::Tensor& in
   return {arg(index), self.size(dim), stride, dim, wraps, bad};
 }
 
-// `tensor` with the iteration's shape, with stride 0 along `dim`. One without elements lends none: every index of it is
-// out of range.
+// `tensor` with the iteration's shape, with stride 0 along `dim`. An empty tensor becomes an expanded placeholder:
+// every index of it is out of range.
 at::Tensor stand_still(const at::Tensor& tensor, int64_t dim, at::IntArrayRef sizes) {
   if (tensor.numel() == 0) return at::empty({}, tensor.options()).expand(sizes);
   at::DimVector strides(tensor.strides());
@@ -77,7 +77,7 @@ at::Tensor stand_still(const at::Tensor& tensor, int64_t dim, at::IntArrayRef si
 
 // A 1-D index along `dim`, expanded to `sizes`.
 at::Tensor along(const at::Tensor& index, int64_t dim, at::IntArrayRef sizes) {
-  // Not a DimVector: GCC 12 takes its growth for a read of uninitialised memory.
+  // Not a DimVector: GCC 12 reports its growth as a read of uninitialised memory.
   std::vector<int64_t> shape(sizes.size(), 1);
   shape[dim] = index.numel();
   return index.reshape(shape).expand(sizes);
@@ -93,7 +93,7 @@ std::vector<at::Tensor> index_operands(const at::TensorIteratorBase& iter, at::I
   std::vector<at::Tensor> indices;
   for (int i = 2; i < iter.ntensors(); i++) {
     const at::Tensor index = iter.tensor(i).expand(shape);
-    // A transposed index is copied, which goes by tiles; kernels would walk along its columns.
+    // A transposed index is copied, in tiles; kernels would walk along its columns.
     indices.push_back(index.is_non_overlapping_and_dense() ? index.contiguous() : index);
   }
   return indices;
@@ -108,13 +108,8 @@ Axes indexed_axes(const std::vector<at::Tensor>& indices, at::IntArrayRef sizes,
   return axes;
 }
 
-// The elements of self that `index` would read, for index_put_ to write. ATen's meta computes the shape; the output is
-// one expanded element, because only its shape is used.
-struct IndexedTarget final : Structured<IndexTensor<at::meta::structured_index_Tensor>, 1, IndexedTarget> {
-  void make_output(int64_t i, at::IntArrayRef sizes, at::IntArrayRef, const at::TensorOptions& options) {
-    outputs[i] = at::empty({}, options).expand(sizes);
-  }
-};
+// The elements of self that `index` would read, for index_put_ to write. ATen's meta computes the shape.
+using IndexedTarget = Structured<IndexTensor<at::meta::structured_index_Tensor>>;
 
 // Writes along `dim` for a 1-D index and a source of the iteration's shape.
 void set_slices(
@@ -140,7 +135,7 @@ void gather_along(
       IndexBounds{{given, source.size(dim), /*wraps=*/false}});
 }
 
-// The CPU's check in index_select for several dimensions without elements: there is nothing to read, but indices count.
+// The CPU's check in index_select for several dimensions without elements: nothing is read, but indices must be valid.
 void check_indices_of_nothing(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
   const int64_t size = self.size(dim);
   TORCH_CHECK(size > 0, "index_select(): self indexing axis dim should be positive");
@@ -258,9 +253,9 @@ void index_put_repeated(
     accumulate ? self.add_(value) : self.copy_(value);
     return;
   }
-  IndexedTarget indexed;
+  IndexedTarget indexed{Outputs(1, Outputs::Source::ShapeOnly)};
   indexed.meta(self, indices);
-  const at::IntArrayRef shape = indexed.outputs[0].sizes();
+  const at::IntArrayRef shape = indexed.outputs.get(0).sizes();
   TORCH_CHECK(
       at::is_expandable_to(value.sizes(), shape), "shape mismatch: value tensor of shape ", value.sizes(),
       " cannot be broadcast to indexing result of shape ", shape);

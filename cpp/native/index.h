@@ -27,7 +27,7 @@ struct IndexTensor : Meta {
   at::DimVector indexed_sizes, indexed_strides;
 };
 
-// ATen's function, which divides sums by counts for a mean, both of the result's dtype: for 16-bit floats in float32.
+// ATen's function divides sums by counts for a mean, both in the result's dtype. For 16-bit floats this uses float32.
 template <class Meta>
 struct ScatterReduce : at::native::structured_scatter_reduce_two {
   void impl(

@@ -1,4 +1,4 @@
-// Moves along one dimension, which operators on indices share.
+// Moves along one dimension, shared by operators on indices.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,12 +25,12 @@ void scatter_along(
     const GivenIndex& given,
     bridge::BadIndex bad = bridge::BadIndex::Gather);
 
-// True for many updates of few rows along `dim`, which a CPU makes one after the other in a tenth of the time that its
-// atomic operations take.
+// True for many updates of few rows along `dim`: a CPU makes them sequentially in a tenth of the time that its atomic
+// operations take.
 bool scatters_on_host(const at::Tensor& self, int64_t dim, const at::Tensor& index);
 
-// self[indices] = value, or += where `accumulate`, for operands that need no conversion. Index tensors that were found
-// in range are not checked again, and those found in range now are remembered (known_indices.h).
+// self[indices] = value, or += if `accumulate`, for operands that need no conversion. Index tensors that were found in
+// range are not checked again, and those found in range now are remembered (known_indices.h).
 void index_put_repeated(
     at::Tensor& self,
     const c10::List<std::optional<at::Tensor>>& indices,
@@ -38,7 +38,7 @@ void index_put_repeated(
     bool accumulate,
     bool unsafe);
 
-// result = self[index] along dimension 0, for an index of any shape, of which `result` has a row for each element.
+// result = self[index] along dimension 0. `index` has any shape, and `result` a row for each of its elements.
 void take_rows(const at::Tensor& result, const at::Tensor& self, const at::Tensor& index);
 
 // self[index] += rows along dimension 0, likewise.

@@ -1,4 +1,4 @@
-// Matmuls with integers of 8 and 4 bits: of two such matrices, and of floats with a quantised weight.
+// Matmuls with 8-bit and 4-bit integers: of two such matrices, and of floats with a quantised weight.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_int_mm.h>
 #include <ATen/ops/_weight_int8pack_mm.h>
@@ -40,11 +40,11 @@ void check_floats(const char* op, const at::Tensor& self) {
   TORCH_CHECK(self.dim() == 2, op, " : expect A to be 2D tensor.");
 }
 
-// Sums in float32, which is exact for as many products as stay within 2^24: kernels would compute int32 in 64 bits,
-// which GPUs multiply in several instructions.
+// Sums in float32, which is exact as long as sums stay within 2^24: kernels would compute int32 in 64 bits, which GPUs
+// multiply in several instructions.
 at::Tensor product_of_bytes(const at::Tensor& self, const at::Tensor& mat2) {
   const bool is_signed = self.scalar_type() == at::kChar;
-  // A product is at most 2^14, or below 2^15 where one of the two is unsigned.
+  // A product is at most 2^14, or below 2^15 if one of the two is unsigned.
   const int64_t longest = int64_t{1} << (is_signed ? 10 : 9), k = self.size(1);
   // Kernels read both operands in one dtype.
   const at::Tensor a = is_signed ? self : self.to(at::kShort), b = is_signed ? mat2 : mat2.to(at::kShort);
@@ -61,7 +61,7 @@ at::Tensor product_of_bytes(const at::Tensor& self, const at::Tensor& mat2) {
 } // namespace
 
 at::Tensor int_mm(const at::Tensor& self, const at::Tensor& mat2) {
-  // The CPU's own function uses instructions for dot products of bytes, which OpenCL C has no word for.
+  // The CPU's own function uses instructions for dot products of bytes, which OpenCL C cannot express.
   if (is_host_cpu(self)) return call_on_host<at::_ops::_int_mm>(self, mat2);
   check_bytes(self, mat2);
   return product_of_bytes(self, mat2);
@@ -82,8 +82,8 @@ at::Tensor& int_mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tenso
 
 // self @ mat2.T * scales, with a scale for each row of the weight.
 at::Tensor weight_int8pack_mm(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& scales) {
-  // ATen's function for the CPU has vectors for bfloat16 alone, and reads past the end of rows that are not made of
-  // whole ones; for float32 it takes 175 ms where a matmul takes 2 (128 x 1024 x 1024, PoCL, 2 cores).
+  // ATen's function for the CPU is vectorised for bfloat16 alone, and reads past the end of rows that are not whole
+  // vectors; for float32 it takes 175 ms, and a matmul 2 ms (128 x 1024 x 1024, PoCL, 2 cores).
   constexpr int64_t kVectors = 64;
   const bool has_vectors = self.scalar_type() == at::kBFloat16 && self.dim() == 2 && self.size(1) % kVectors == 0;
   if (has_vectors && is_host_cpu(self)) return call_on_host<at::_ops::_weight_int8pack_mm>(self, mat2, scales);
@@ -101,7 +101,7 @@ at::Tensor weight_int8pack_mm(const at::Tensor& self, const at::Tensor& mat2, co
   const at::Tensor x = self.contiguous(), weight = mat2.contiguous(), factors = scales.contiguous();
   if (checked([&] { return bridge::int8_few_rows(arg(out), arg(x), arg(weight), arg(factors)); })) return out;
   const at::Tensor sums = at::empty(out.sizes(), out.options().dtype(at::kFloat));
-  // Every dtype of floats holds int8.
+  // Every floating dtype represents int8 exactly.
   multiply(sums, x, weight.to(self.scalar_type()).t(), {}, 0, 1);
   return at::mul_out(out, sums, factors);
 }
@@ -110,8 +110,8 @@ at::Tensor weight_int8pack_mm(const at::Tensor& self, const at::Tensor& mat2, co
 // side: the layout of CUDA, [n / 8][k / (innerKTiles * 16)][32][innerKTiles / 2], in which each of 32 threads finds the
 // part of operand B that a tensor core asks it for. MPS has the same shape, and another order.
 //
-// Thread 4 * row + pair has of two tiles the columns 2 * pair, 2 * pair + 1, 2 * pair + 8 and 2 * pair + 9, the even
-// ones in the lower half of the int32.
+// Thread 4 * row + pair has columns 2 * pair, 2 * pair + 1, 2 * pair + 8 and 2 * pair + 9 of two tiles, the even ones
+// in the lower half of the int32.
 at::Tensor convert_weight_to_int4pack(const at::Tensor& self, int64_t inner_k_tiles) {
   constexpr const char* op = "_convert_weight_to_int4pack";
   TORCH_CHECK(self.dim() == 2, op, " : expect weight to be 2D tensor.");
@@ -124,7 +124,7 @@ at::Tensor convert_weight_to_int4pack(const at::Tensor& self, int64_t inner_k_ti
   TORCH_CHECK(columns % width == 0, op, " : expect K to be dividable by ", width, ", got ", columns);
   const int64_t rows = self.size(0) / 8, outer = columns / width, pairs = inner_k_tiles / 2;
   const at::Tensor given = self.reshape({rows, 8, outer, pairs, /*tile=*/2, /*half=*/2, /*pair=*/4});
-  // A given byte has the even column in its upper half: a last dimension of two columns.
+  // An input byte has the even column in its upper half: a last dimension of two columns.
   const at::Tensor values = at::stack({given.bitwise_right_shift(4), given.bitwise_and(15)}, -1)
                                 .permute({0, 2, 1, 6, 3, 7, 4, 5})
                                 .contiguous();

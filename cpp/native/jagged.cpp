@@ -1,4 +1,4 @@
-// Conversions between jagged tensors, whose rows lie one after the other, and padded ones.
+// Conversions between jagged tensors, whose rows are concatenated, and padded ones.
 #include "entries/composite.h"
 
 #include <ATen/TensorOperators.h>

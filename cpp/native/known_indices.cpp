@@ -11,8 +11,7 @@ namespace {
 // Graph networks use two index tensors a layer, each some ten times in a training step.
 constexpr size_t kMostKnown = 64;
 
-// Where the elements of a tensor lie: sizes and strides of the dimensions along which it moves, merged where they can
-// be.
+// Memory layout of a tensor: sizes and strides, merged if possible, without dimensions of size 1 or stride 0.
 using Geometry = c10::SmallVector<int64_t, 8>;
 
 struct Known {
@@ -26,7 +25,7 @@ struct Known {
   bool wraps;
 };
 
-// Backward runs in a thread of its own, so threads share them. They are never freed: at exit other threads may run.
+// Backward runs in a separate thread, so threads share the table. It is never freed: at exit other threads may run.
 struct Table {
   std::mutex mutex;
   std::vector<Known> known;
@@ -54,14 +53,14 @@ Geometry geometry_of(const at::Tensor& index) {
   return geometry;
 }
 
-// True if the version of a tensor tells whether an operator has written to it. That of a view which C++ made below
-// autograd does not: such a view shares its memory, and its version with nobody.
+// True if the version of a tensor shows whether an operator has written to it. The version of a view that C++ made
+// below autograd does not: such a view shares its memory, but not its version.
 bool has_version(const at::Tensor& index) {
   if (index.device().type() != c10::DeviceType::PrivateUse1 || index.is_inference()) return false;
   return !index.unsafeGetTensorImpl()->unique_version() || index.storage().use_count() == 1;
 }
 
-// True if the entry is of this tensor, as it was written last.
+// True if the entry describes this tensor, and its version has not changed.
 bool is_of(const Known& known, const at::Tensor& index) {
   return known.storage._unsafe_get_target() == index.storage().unsafeGetStorageImpl() &&
       known.version == index.unsafeGetTensorImpl()->version_counter().current_version() &&

@@ -1,4 +1,4 @@
-// Index tensors that kernels have found in range: operators need not wait to say so again.
+// Index tensors that kernels have found in range: operators need not wait for another check.
 #pragma once
 
 #include <ATen/core/IListRef.h>
@@ -14,27 +14,27 @@ struct GivenIndex {
   GivenIndex(const at::Tensor& index);
 
   at::Tensor tensor;
-  // True if its version tells whether an operator has written to it.
+  // True if its version shows whether an operator has written to it.
   bool has_version;
 };
 
-// It, and the dimension that it walks.
+// An index, and the dimension that it walks.
 struct IndexBound {
   GivenIndex index;
-  // Of the dimension.
+  // Size of the dimension.
   int64_t size;
-  // True where negative indices count from the end.
+  // True if negative indices count from the end.
   bool wraps;
 };
 
-// Those of an operator.
+// All indices of an operator.
 using IndexBounds = c10::SmallVector<IndexBound, 2>;
 
-// Those of advanced indexing. A mask, which stands for indices that are in range, needs none.
+// The bounds of advanced indexing. Masks have none: they stand for indices that are in range.
 IndexBounds bounds_of(const at::Tensor& self, at::IOptTensorListRef indices);
 
-// True if a kernel has found all indices in range, and no operator has written to them since. What else writes to a
-// tensor's memory (a graph's replay, other libraries that share it, `.data`) is not seen: kernels check all the same,
+// True if a kernel has found all indices in range, and no operator has written to them since. Other writes to a
+// tensor's memory (a graph's replay, other libraries that share it, `.data`) are not seen: kernels check all the same,
 // and their report is then raised when the host next waits.
 bool are_in_range(c10::ArrayRef<IndexBound> bounds);
 

@@ -29,13 +29,13 @@ std::pair<at::Tensor, at::Tensor> select_positions(const at::Tensor& rows, const
   return {std::move(values), std::move(indices)};
 }
 
-// The same position for every row along the last dimension.
+// One position for every row along the last dimension.
 at::Tensor one_position(const at::Tensor& rows, int64_t position) {
   return at::full(rows.sizes().slice(0, rows.dim() - 1), position, rows.options().dtype(at::kLong));
 }
 
-// The position of the median among rows along the last dimension, NaN last. Without `skip_nan` a row with NaN gives its
-// first one.
+// The position of the median in each row along the last dimension, sorted with NaN last. Without `skip_nan`, a row with
+// NaN gives the position of its first NaN.
 at::Tensor median_position(const at::Tensor& rows, bool skip_nan) {
   const int64_t length = rows.size(-1);
   if (!rows.is_floating_point()) return one_position(rows, (length - 1) / 2);

@@ -25,7 +25,7 @@ namespace {
 
 using at::native::TransposeType;
 
-// A batch of matrices of one batch dimension: the same memory, as all tensors that ATen gives to its stubs can be seen.
+// A view as a batch with one batch dimension, which is possible for all tensors that ATen passes to its stubs.
 at::Tensor batched(const at::Tensor& tensor) {
   return tensor.view({at::native::batchCount(tensor), tensor.size(-2), tensor.size(-1)});
 }
@@ -48,12 +48,12 @@ int64_t block() {
   return bridge::linalg_block();
 }
 
-// Half of more than one block, in whole blocks.
+// Half of a size larger than one block, in whole blocks.
 int64_t half(int64_t size) {
   return (size + block() - 1) / block() / 2 * block();
 }
 
-// out -= a @ b. ATen's baddbmm would copy: it takes parts of one matrix for memory that may overlap.
+// out -= a @ b. ATen's baddbmm would copy: it treats parts of one matrix as memory that may overlap.
 void gemm_update(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   if (out.numel() == 0 || a.size(2) == 0) return;
   const at::Tensor first = a.resolve_conj(), second = b.resolve_conj();
@@ -153,8 +153,8 @@ void reflect(const at::Tensor& panel, const at::Tensor& tau, const at::Tensor& c
 void triangular_solve(
     const at::Tensor& A, const at::Tensor& B, bool left, bool upper, TransposeType transpose, bool unitriangular) {
   if (B.numel() == 0) return;
-  // ATen gives memory to be read by columns, as LAPACK does: of a matrix that is contiguous by rows, or a lazy
-  // conjugate, `transpose` says how it differs from that.
+  // ATen passes memory to be read by columns, as LAPACK does: for a matrix that is contiguous by rows, or a lazy
+  // conjugate, `transpose` gives the difference.
   const at::Tensor plain = A.is_conj() ? A.conj() : A, memory = A.mT().is_contiguous() ? plain : plain.mT();
   // There may be more rows than the triangle has.
   const int64_t n = left ? memory.size(-1) : B.size(-1);
@@ -236,7 +236,7 @@ at::Tensor& orgqr(at::Tensor& result, const at::Tensor& tau) {
   const int64_t m = q.size(1), n = q.size(2), k = tau.size(-1);
   const at::Tensor reflectors = columns(q, 0, k).clone();
   set_to_identity(q);
-  // The last block first: it leaves the columns before it as they are.
+  // Starts with the last block: it leaves the columns before it unchanged.
   for (int64_t first = (k - 1) / block() * block(); first >= 0 && k > 0; first -= block()) {
     const int64_t end = std::min(first + block(), k);
     const at::Tensor panel = columns(rows(reflectors, first, m), first, end);
@@ -253,7 +253,7 @@ void unpack_pivots(at::TensorIterator& iter, const int64_t dim_size, const int64
   checked([&] { bridge::unpack_pivots(arg(order), arg(pivots)); });
 }
 
-// Sums over a dimension that ATen has given the stride 0: the n-th terms are `in_stride` and `coeff_stride` further on.
+// Sums over a dimension that ATen has given the stride 0: consecutive terms are `in_stride` and `coeff_stride` apart.
 void linear_combination(at::TensorIterator& iter, int64_t in_stride, int64_t coeff_stride, int64_t num_summations) {
   const at::Tensor& out = iter.tensor(0);
   const auto term = [&](int operand, int64_t stride, int64_t n) {

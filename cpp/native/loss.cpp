@@ -44,7 +44,7 @@ void likelihood(
     int64_t reduction,
     const at::Tensor& output,
     const at::Tensor& total_weight) {
-  // Integers among the op's dtypes are the targets'.
+  // Integers among the op's dtypes are for the targets.
   TORCH_CHECK_NOT_IMPLEMENTED(
       at::isFloatingType(self.scalar_type()), "\"nll_loss\" not implemented for '", self.scalar_type(), "'");
   const ContiguousOutput loss(output);
@@ -151,7 +151,7 @@ at::Tensor nll_loss2d_backward(const Arguments<at::_ops::nll_loss2d_backward>& a
   check_nll_loss2d(args.self, args.target, weight);
   // The CPU's function refuses classes that are not contiguous.
   if (args.self.is_contiguous()) {
-    auto gradient = HostCall<at::_ops::nll_loss2d_backward>::attempt(
+    auto gradient = attempt_on_host<at::_ops::nll_loss2d_backward, Cost::Table>(
         args.grad_output, args.self, args.target, args.weight, args.reduction, args.ignore_index, args.total_weight);
     if (gradient.has_value()) return std::move(*gradient);
   }
@@ -175,7 +175,7 @@ at::Tensor binary_cross_entropy_backward(
     const std::optional<at::Tensor>& weight,
     int64_t reduction) {
   const Elements each(self, target, value_of(weight));
-  // One gradient serves all elements where the loss was reduced.
+  // One gradient serves all elements if the loss was reduced.
   const at::Tensor grad = (grad_output.numel() == 1 ? grad_output : grad_output.expand_as(self)).contiguous();
   at::Tensor grad_input = at::empty_like(each.input);
   const double share = reduction == at::Reduction::Mean ? 1.0 / static_cast<double>(self.numel()) : 1.0;

@@ -89,14 +89,14 @@ bool needs_no_conversion(
 
 at::Tensor& index_put_(
     at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices, const at::Tensor& values, bool accumulate) {
-  // One value for all elements of a mask needs none of their positions, for which the host would have to wait.
+  // If one value is written to all elements of a mask, their positions are not needed, and the host need not wait.
   const bool is_one = values.numel() == 1 && values.scalar_type() == self.scalar_type() && !accumulate &&
       (values.device() == self.device() || values.dim() == 0) && at::has_internal_overlap(self) == at::MemOverlap::No &&
       self.numel() > 0;
   const std::optional<at::Tensor> mask = is_one ? only_mask(self, indices) : std::nullopt;
   if (mask.has_value()) return at::where_out(self, *mask, values.reshape({}), self);
-  // ATen converts values, and warns or raises. But its iterator has views of the index tensors, of which
-  // known_indices.h knows nothing.
+  // ATen converts values, and warns or raises. Other calls avoid it: its iterator holds views of the index tensors,
+  // which known_indices.h does not recognise.
   if (!needs_no_conversion(self, indices, values, accumulate)) {
     return at::_index_put_impl_(self, indices, values, accumulate, /*unsafe=*/false);
   }

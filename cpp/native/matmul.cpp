@@ -19,7 +19,7 @@ using bridge::Activation;
 
 namespace {
 
-// With the CPU's messages, of which matrices and batches have one each.
+// Raises with the CPU's messages, which differ for matrices and batches.
 void check_dtypes(const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK(
       a.dim() == 3 || a.scalar_type() == b.scalar_type(),
@@ -84,14 +84,14 @@ void multiply(
     const at::Scalar& alpha,
     Activation activation) {
   check_dtypes(a, b);
-  // A `bias` that does not fit is refused, whether it would be read or not.
+  // Raises if `bias` does not fit, even if it is not read.
   const at::Tensor expanded = bias.defined() ? bias.expand(out.sizes()) : bias;
   if (out.numel() == 0) return;
   const bool adds = bias.defined() && !is_zero(beta);
   if (adds) at::assert_no_partial_overlap(out, expanded);
-  // A matmul reads its operands after it has begun to write, and kernels do not handle lazy conjugates of the output:
-  // where either matters it goes to memory of its own, and the copy stores it as `out` sees it. `bias` is read where
-  // it is added: it may be the output.
+  // A matmul reads its operands after it has begun to write, and kernels do not handle a lazy conjugate of the output.
+  // In both cases the result is computed in separate memory and copied to `out`. `bias` may be the output, as each
+  // element is read where it is added.
   const bool is_lazy = out.is_conj() || out.is_neg();
   if (is_lazy || overlaps(out, a) || overlaps(out, b) || (!is_same_memory(out, expanded) && overlaps(out, expanded))) {
     const at::Tensor result = at::empty(out.sizes(), out.options());

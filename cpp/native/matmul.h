@@ -1,4 +1,4 @@
-// The matmul that every operator ends in.
+// The matmul that all matmul operators call.
 #pragma once
 
 #include "entries/matmul.h"
@@ -6,8 +6,8 @@
 
 namespace torch_opencl::native {
 
-// out = activation(alpha * a @ b + beta * bias), in the dtype of `out`, which a and b may differ from but not among
-// themselves; operands multiplied by zero are not read, as in BLAS, so that their NaNs do not count.
+// out = activation(alpha * a @ b + beta * bias). a and b have one dtype, which may differ from that of `out`. As in
+// BLAS, operands multiplied by zero are not read, so their NaNs are ignored.
 void multiply(
     const at::Tensor& out,
     const at::Tensor& a,

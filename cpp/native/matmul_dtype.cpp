@@ -1,4 +1,4 @@
-// Matmuls whose result has a dtype of its own: float32 of 16-bit matrices, in which they are summed anyway.
+// Matmuls with a separate result dtype: float32 for 16-bit matrices, which are summed in float32 anyway.
 #include <ATen/native/Resize.h>
 
 #include "check.h"

@@ -13,8 +13,8 @@
 namespace torch_opencl::native {
 namespace {
 
-// Of degree 16, by six matmuls (M. Paterson and L. Stockmeyer, "On the number of nonscalar multiplications necessary to
-// evaluate polynomials", SIAM J. Comput. 2, 1973).
+// A polynomial of degree 16 takes six matmuls (M. Paterson and L. Stockmeyer, "On the number of nonscalar
+// multiplications necessary to evaluate polynomials", SIAM J. Comput. 2, 1973).
 constexpr int64_t kDegree = 16, kStep = 4;
 
 // The largest 1-norm for which the polynomial's relative backward error is within half a unit in the last place: that
@@ -50,7 +50,7 @@ at::Tensor matrix_exp(const at::Tensor& self) {
   if (n == 1) return self.exp();
   const at::Tensor a = self.reshape({at::native::batchCount(self), n, n});
   const at::Tensor norm = a.abs().sum(1).amax(1);
-  // Of each matrix the halvings that it needs; none where it has no finite norm, and so no exponential.
+  // How often each matrix must be halved: never if its norm is not finite, as it then has no exponential.
   const at::Tensor halvings =
       (norm / largest_norm(self.scalar_type())).log2_().ceil_().nan_to_num_(0, 0, 0).clamp_min_(0);
   const auto most = static_cast<int64_t>(halvings.max().item<double>());

@@ -49,7 +49,7 @@ bool fills_memory() {
   return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
 }
 
-// Deterministic programs may ask for new memory to hold NaN, or the greatest integer, instead of being uninitialised.
+// Deterministic mode can fill new memory with NaN, or the greatest integer, instead of leaving it uninitialised.
 at::Tensor filled_if_deterministic(at::Tensor tensor) {
   if (fills_memory() && tensor.numel() > 0) at::native::fill_empty_deterministic_(tensor);
   return tensor;

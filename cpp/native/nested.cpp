@@ -18,7 +18,7 @@ namespace {
 
 using Tensors3 = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// ATen registers for this backend, which is not part of it, those of its functions that serve every device.
+// HPU is an out-of-tree backend: ATen registers for it only the functions that serve every device.
 constexpr c10::DispatchKey kEveryDevice = c10::DispatchKey::NestedTensorHPU;
 
 void call_shared(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {

@@ -1,5 +1,6 @@
 #include "norm.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/native/layer_norm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -102,7 +103,7 @@ at::Tensor row_statistic(const at::Tensor& input, at::IntArrayRef normalized_sha
   return at::empty(statistic_sizes(input, normalized_shape), statistics_options(input));
 }
 
-// Gradients of a small RMS norm, which the CPU has no function for: those of what it composes the norm of.
+// Gradients of a small RMS norm: ATen has no CPU function for them, so they come from the operators that compose it.
 std::optional<Tensors2> rms_norm_backward_on_host(
     const at::Tensor& grad_out,
     const at::Tensor& input,
@@ -110,7 +111,7 @@ std::optional<Tensors2> rms_norm_backward_on_host(
     const at::Tensor& rstd,
     const at::Tensor& weight,
     std::array<bool, 2> output_mask) {
-  // Kernels refuse a number of the CPU.
+  // Kernels raise if rstd is on the CPU.
   if (!rstd.is_privateuseone()) return std::nullopt;
   HostMemory memory;
   for (const at::Tensor* tensor : {&grad_out, &input, &rstd, &weight}) memory.add(*tensor);

@@ -17,7 +17,7 @@ using bridge::OptimizerRule;
 // Parameters, gradients, three states, and step counts; as rust/ops/optimizer takes them.
 constexpr size_t kLists = 6;
 
-// A tensor laid out as `like` is: the tensor itself, or a stand-in whose values `finish` puts back.
+// A tensor with the strides of `like`: the tensor itself, or a copy that `finish` writes back.
 class Alike {
  public:
   Alike(const at::Tensor& tensor, const at::Tensor& like) : tensor_(tensor), used_(tensor) {
@@ -44,7 +44,7 @@ class Alike {
 
 // One step of every parameter; those that follow one another with the same dtypes are passed on together.
 struct Optimizer {
-  // Of the arguments that all rules have.
+  // Takes the arguments that all rules share.
   template <class Op>
   Optimizer(OptimizerRule rule, const Arguments<Op>& args)
       : rule(rule), parameters(args.self), gradients(args.grads), scale(args.grad_scale), found_inf(args.found_inf) {

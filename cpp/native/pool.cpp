@@ -60,8 +60,8 @@ void check_adaptive(const at::Tensor& self, at::IntArrayRef output_size, int64_t
   }
 }
 
-// The memory format of a result: volumes are contiguous, as ATen's are. What lacks the batch has one dimension less:
-// three-dimensional planes with channels are not images, whatever their strides.
+// The memory format of a result: volumes are contiguous, as in ATen. Planes without a batch have three dimensions, and
+// so have no channels_last format, whatever their strides.
 at::MemoryFormat format_of(const at::Tensor& self, int64_t spatial) {
   return spatial == 2 && self.dim() == 4 ? self.suggest_memory_format() : at::MemoryFormat::Contiguous;
 }
@@ -92,7 +92,7 @@ at::Tensor adaptive_average_backward(const at::Tensor& grad_output, const at::Te
 // Puts each element at its index in the plane it came from, of sizes `output_size`.
 at::Tensor unpooled(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size) {
   const auto spatial = static_cast<int64_t>(output_size.size());
-  // Of several elements for one index any may be kept.
+  // If several elements have the same index, any of them may be kept.
   at::globalContext().alertNotDeterministic("max_unpooling" + std::to_string(spatial) + "d_forward_out");
   TORCH_CHECK(
       indices.scalar_type() == at::kLong, "elements in indices should be type int64 but got: ", indices.scalar_type());
@@ -141,8 +141,8 @@ void max_pool_backward(
   checked([&] { bridge::max_pool_backward(args_of(windows), arg(grad_input), arg(gradient), arg(indices)); });
 }
 
-// Kernels for CPUs have a lane for each channel: a local_response_norm of [4, 16, 128, 128], whose channels are a
-// spatial dimension, takes 137 ms so, and 44 ms by the CPU's own function (PoCL, 2 cores).
+// On CPUs, kernels use one lane for each channel: a local_response_norm of [4, 16, 128, 128], whose channels are a
+// spatial dimension, takes 137 ms with them, and 44 ms with ATen's CPU function (PoCL, 2 cores).
 bool has_few_planes(const at::Tensor& self, int64_t spatial) {
   constexpr int64_t kLanes = 16, kLarge = int64_t{1} << 16;
   const int64_t planes = c10::multiply_integers(self.sizes().slice(0, static_cast<size_t>(self.dim() - spatial)));
@@ -196,7 +196,7 @@ std::tuple<at::Tensor, at::Tensor> max_pool3d_with_indices(
       windows.stride[1], windows.stride[2], windows.padding[0], windows.padding[1], windows.padding[2],
       windows.dilation[0], windows.dilation[1], windows.dilation[2], in[0], in[1], in[2], out[0], out[1], out[2],
       "max_pool3d_with_indices()");
-  // Memory formats are of batches; an image has that of its batch of one, whatever the stride of that.
+  // Only batches have memory formats; an image has the format of a batch of one, whatever the batch's stride.
   const bool is_image = self.dim() == kSpatial + 1;
   const at::Tensor batch = is_image ? self.unsqueeze(0) : self;
   const bool is_channels_last =
@@ -220,8 +220,8 @@ at::Tensor max_pool3d_with_indices_backward(const Arguments<at::_ops::max_pool3d
 }
 
 at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size) {
-  // Lanes for channels would gather from planes: 7 x 7 averages of 64 planes of 64 x 64 take 0.7 ms so, and 0.2 ms by
-  // the CPU's own function (PoCL, 2 cores).
+  // Lanes for channels would gather from planes: 7 x 7 averages of 64 planes of 64 x 64 take 0.7 ms with them, and
+  // 0.2 ms with ATen's CPU function (PoCL, 2 cores).
   constexpr int64_t kLarge = int64_t{1} << 16;
   if (self.numel() >= kLarge && self.is_contiguous() && is_host_cpu(self)) {
     return call_on_host<at::_ops::_adaptive_avg_pool2d>(self, output_size);

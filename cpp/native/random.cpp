@@ -142,7 +142,8 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
   if (!grad_output.is_floating_point()) return grad_output * (mask * scale);
   check_sizes("native_dropout_backward", "mask", mask, grad_output.sizes());
   check_dtype("native_dropout_backward", "mask", mask, at::kBool);
-  if (auto result = HostCall<at::_ops::native_dropout_backward>::attempt(grad_output, mask, scale)) return *result;
+  if (auto result = attempt_on_host<at::_ops::native_dropout_backward, Cost::Table>(grad_output, mask, scale))
+    return *result;
   const bool alike = is_dense(mask) && grad_output.strides() == mask.strides();
   const at::Tensor grad = alike ? grad_output : grad_output.contiguous();
   const at::Tensor kept = alike ? mask : mask.contiguous();
@@ -158,7 +159,7 @@ at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out
   const at::Tensor keys = at::empty({n}, out.options().dtype(at::kLong)).random_(std::move(generator));
   if (n == 0) return out;
   if (!checked([&] { return bridge::swaps_permutations(arg(keys)); })) {
-    // The order of random keys; of 63 bits, so that ties, which would favour the lower index, do not happen.
+    // The order of random keys. With 63 bits ties, which would favour the lower index, do not happen.
     return out.copy_(keys.argsort());
   }
   const bool is_target = out.scalar_type() == at::kLong && out.is_contiguous();

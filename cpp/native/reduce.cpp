@@ -27,8 +27,8 @@ using bridge::ReduceOp;
 
 // The iteration of a reduction: its outputs, with stride 0 along reduced dimensions, and its input.
 //
-// Kernels walk at most eight dimensions to keep and eight to reduce. Where ATen could not join the dimensions of an
-// iteration into that few, a copy of the input has two of them, and the results are copied from dense tensors.
+// Kernels support at most eight kept and eight reduced dimensions. If ATen cannot merge the dimensions of an iteration
+// into that few, the input is copied to two dimensions, and the results are copied from dense tensors.
 class Iteration {
  public:
   explicit Iteration(at::TensorIterator& iter) : iter_(iter) {
@@ -124,7 +124,7 @@ void find_extreme(
     bool largest) {
   if (self.numel() == 0) return;
   const bool is_scalar = self.dim() == 0;
-  // The dimensions of a dense tensor on either side of `dim` join into two, however many there are.
+  // In a dense tensor all dimensions before `dim` merge into one, and so do all after it.
   constexpr int64_t kMostDims = 8;
   const at::Tensor input = is_scalar ? self.unsqueeze(0) : self.dim() > kMostDims ? self.contiguous() : self;
   const int64_t axis = at::maybe_wrap_dim(dim, input.dim());
@@ -175,6 +175,9 @@ void mean_out::impl(
     bool keepdim,
     std::optional<at::ScalarType>,
     const at::Tensor& result) {
+  TORCH_CHECK(
+      !at::isIntegralType(result.scalar_type(), /*includeBool=*/true),
+      "result type Float can't be cast to the desired output type ", result.scalar_type());
   // Elements that are rounded to 16 bits first may overflow, and cancel to less.
   const bool narrows = at::isReducedFloatingType(result.scalar_type()) && self.scalar_type() != result.scalar_type();
   const at::Tensor mean = narrows ? at::empty(result.sizes(), result.options().dtype(at::kFloat)) : result;
@@ -221,7 +224,7 @@ at::Tensor hashed_bits(const at::Tensor& self) {
   if (!self.is_floating_point()) return self;
   if (self.scalar_type() == at::kDouble) return self.view(at::kLong);
   at::Tensor floats = self.to(at::kFloat);
-  // The conversion of a NaN from fewer bits may set others than a CPU's: NVIDIA's sets all.
+  // Widening a NaN may set other bits than on a CPU: NVIDIA's conversion sets all.
   if (self.element_size() < 4 && !is_host_cpu(self)) floats.masked_fill_(floats.isnan(), NAN);
   const at::Tensor input = floats.view(at::kInt);
   at::Tensor bits = at::empty(self.sizes(), self.options().dtype(at::kLong));
@@ -239,7 +242,7 @@ void hash_tensor_out::impl(
     result.zero_();
     return;
   }
-  // The same bits: an integer of the result is no number.
+  // XOR is bitwise, so int64 can stand for the dtype of the result.
   const at::Tensor bits = hashed_bits(self), words = result.view(at::kLong);
   auto iter = at::meta::make_reduction(bits, words, dim, keepdim, bits.scalar_type());
   reduce(iter, ReduceOp::Xor);

@@ -84,7 +84,7 @@ States Network::composed() const {
   return {};
 }
 
-// One direction of one layer as ATen's steps, whose derivatives have derivatives.
+// One direction of one layer as ATen's steps, which are differentiable more than once.
 variable_list composed_steps(const RnnLayer& layer) {
   const RnnLayerInputs& inputs = layer.inputs;
   const auto turned = [&](const at::Tensor& steps) { return layer.reverse ? steps.flip(0) : steps; };
@@ -158,7 +158,7 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
 
     const bool is_any = std::any_of(gradients.begin(), gradients.end(), [](const auto& g) { return g.defined(); });
     std::array<at::Tensor, RnnLayerInputs::kCount> results;
-    // Those of vmap, as for a vectorized Jacobian, have no memory for kernels.
+    // Gradients under vmap, as for a vectorized Jacobian, have no memory for kernels.
     const bool is_plain = std::none_of(
         gradients.begin(), gradients.end(), [](const auto& g) { return g.defined() && at::isTensorSubclassLike(g); });
     if (is_any && (!is_plain || at::GradMode::is_enabled())) {
@@ -171,7 +171,7 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
         results = lstm_layer_backward_on_host(
             layer, {saved[7], saved[8], saved[9], saved[10]}, gradients[0], gradients[1], grad_cy);
       } else {
-        // What oneDNN saves means nothing to kernels: a graph that is captured computes the layer again.
+        // Kernels cannot read the workspace that oneDNN saves: a captured graph computes the layer again.
         const RnnLayerTrace trace =
             was_on_host ? rnn_layer_forward(layer, /*has_backward=*/true) : RnnLayerTrace{saved[7], saved[8], saved[9]};
         results = rnn_layer_backward(layer, trace, gradients[0], gradients[1], grad_cy, needed);
@@ -183,8 +183,8 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
   }
 
  private:
-  // The same gradients by way of ATen's steps. They are of aliases: an input computed from another one (a state of a
-  // layer's own weights) would bring the other one's gradient along, which autograd adds by itself.
+  // Differentiable gradients, from ATen's steps. Inputs are aliased: if one is computed from another (a state from the
+  // layer's weights), the gradient of the other would be included here, and autograd would then add it twice.
   static std::array<at::Tensor, RnnLayerInputs::kCount> differentiable(
       const RnnLayer& layer, const variable_list& gradients, const std::array<bool, RnnLayerInputs::kCount>& needed) {
     const bool create_graph = at::GradMode::is_enabled();

@@ -48,7 +48,7 @@ RnnLayerTrace rnn_layer_forward(const RnnLayer& layer, bool has_backward) {
   const auto& [input, hx, cx, input_weight, hidden_weight, input_bias, hidden_bias] = layer.inputs;
   const Cell cell = layer.cell;
   const int64_t steps = input.size(0), batch = input.size(1), hidden = hx.size(1), width = gates_of(cell) * hidden;
-  // A plain cell has no kernel of its own that adds the other bias.
+  // A plain cell lacks a separate kernel that adds the other bias.
   const bool is_plain = cell == Cell::Tanh || cell == Cell::Relu;
   const at::Tensor bias = is_plain && input_bias.defined() ? at::add(input_bias, hidden_bias) : input_bias;
   at::Tensor gates = at::linear(flat(input), input_weight, bias).view({steps, batch, width});

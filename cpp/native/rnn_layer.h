@@ -1,7 +1,7 @@
 // One direction of one layer of a recurrent network over a whole sequence.
 //
-// All that does not depend on the state is one matmul over all steps: the input's part of the gates, and in the
-// backward pass the gradients of input and weights. Each step does only the matmul of the state, and the cell.
+// One matmul over all steps computes everything that does not depend on the state: the input's part of the gates, and
+// in the backward pass the gradients of input and weights. Each step does only the matmul of the state, and the cell.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -18,15 +18,15 @@ namespace {
 // Multiplications of a step's matmul with the state that one thread computes sooner than several (some 50 us).
 constexpr int64_t kMaxMultiplications = int64_t{1} << 20;
 
-// oneDNN's number of the LSTM among its cells.
+// oneDNN's cell type for the LSTM.
 constexpr int64_t kLstm = 2;
 
 bool is_short_step(const RnnLayer& layer) {
   return layer.inputs.hx.size(0) * layer.inputs.hidden_weight.numel() <= kMaxMultiplications;
 }
 
-// The arguments of oneDNN's functions, on one thread where steps are short: threads that wait for each other at every
-// step take longer.
+// The arguments of oneDNN's functions. Short steps run on one thread, as several threads, which wait for each other at
+// every step, take longer.
 class Call {
  public:
   explicit Call(const RnnLayer& layer)
@@ -38,7 +38,7 @@ class Call {
   const RnnLayer& layer;
   at::Tensor input = layer.inputs.input.contiguous(), hx, cx;
   bool has_biases = layer.inputs.input_bias.defined();
-  // A bias that `has_biases` rules out is a tensor all the same.
+  // oneDNN needs a defined tensor for the bias even if `has_biases` is false.
   const at::Tensor& input_bias = has_biases ? layer.inputs.input_bias : layer.inputs.input_weight;
   const at::Tensor& hidden_bias = has_biases ? layer.inputs.hidden_bias : layer.inputs.hidden_weight;
 

@@ -1,5 +1,4 @@
-// LSTM layers on a device that is the CPU: by oneDNN, as ATen's own backend has them, where no backward pass follows or
-// steps are short.
+// LSTM layers on CPU devices: by oneDNN, as in ATen's CPU backend, if no backward pass follows or steps are short.
 //
 // A short step is a small matmul and a cell, which cost more to enqueue than to compute: on the host a layer of 100
 // steps takes a tenth to a third of the kernels' time (batch 1 or 8, hidden_size 128, PoCL, 2 cores). Training with

@@ -1,5 +1,5 @@
-// Forward-mode derivatives of LSTM and GRU cells: ATen's fused functions have none, and those that CPU tensors are
-// composed of do. Calls without tangents go on to ATen's kernel for autograd.
+// Forward-mode derivatives of LSTM and GRU cells: ATen's fused functions have none, but the functions that it composes
+// for CPU tensors do. Calls without tangents continue to ATen's kernel for autograd.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_thnn_fused_gru_cell_ops.h>

@@ -80,7 +80,7 @@ at::Tensor standard_gamma_grad(const at::Tensor& self, const at::Tensor& output)
   return gradient("_standard_gamma_grad", self, output, {});
 }
 
-// Gamma samples over their sum. Those of small concentrations are less than any dtype holds: their logarithms are not.
+// Gamma samples divided by their sum. With small concentrations samples underflow in any dtype; logarithms do not.
 at::Tensor sample_dirichlet(const at::Tensor& self, OptionalGenerator generator) {
   const at::Tensor logarithms =
       sample(bridge::Sampled::LogGamma, self, {}, at::toOpMathType(self.scalar_type()), generator);

@@ -29,8 +29,8 @@ bool is_transformed(const at::Tensor& tensor) {
   return tensor.key_set().has_any(transforms);
 }
 
-// The reason why kernels cannot take these arguments; empty where they can. Of tensors of a graph whose sizes are
-// symbols, what is compared holds for the graph from now on, and rows have the width that they have now.
+// The reason why kernels cannot take these arguments; empty if they can. In a graph with symbolic sizes each comparison
+// becomes a guard, and the width of rows is specialized to its current value.
 std::string obstacle(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask) {
   if (query.is_nested() || key.is_nested() || value.is_nested()) return "nested tensors";

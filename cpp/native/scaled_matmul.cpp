@@ -63,7 +63,7 @@ struct ScaledMatmul {
     return bias.has_value() ? sums.add_(bias->reshape({-1})) : sums;
   }
 
-  // The same with scales for each block along k of a row of a, or of 128 rows, and alike of b.
+  // As above, with a scale for each block along k of each row, or of each 128 rows, of a; likewise for b.
   at::Tensor by_blocks(const std::optional<at::Tensor>& bias, Scaling recipe_a, Scaling recipe_b) const {
     at::Tensor sums = at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
     multiply(sums, widened(a, scale_a, recipe_a), widened(b.t(), scale_b, recipe_b).t(), {}, 0, 1);

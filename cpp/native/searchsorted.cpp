@@ -68,7 +68,7 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> o
       repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt, "repeats has to be Long or Int tensor");
   if (repeats.numel() == 0) return at::empty_like(repeats);
   const at::Tensor ends = repeats.cumsum(0);
-  // The second finds nothing left to wait for.
+  // The second item() does not wait, as the stream is idle.
   TORCH_CHECK(repeats.min().item<int64_t>() >= 0, "repeats can not be negative");
   const int64_t total = ends[-1].item<int64_t>();
   TORCH_CHECK(

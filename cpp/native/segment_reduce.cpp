@@ -46,7 +46,7 @@ double initial_value(ReductionType reduction, const Initial& initial) {
   }
 }
 
-// The dimension of the segments is the last one of what tells them.
+// The dimension of the segments is the last one of the lengths or offsets.
 bridge::Segments segments(ReductionType reduction, const at::Tensor& data, const Runs& runs, const Initial& initial) {
   return {
       arg(data),

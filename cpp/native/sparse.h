@@ -16,20 +16,20 @@ struct Elements {
   }
 };
 
-// Of a matrix in COO or in a compressed layout.
+// The elements of a matrix in COO or in a compressed layout.
 Elements elements(const at::Tensor& matrix);
 
-// Of the matmul of two sparse matrices, the second one with `inner` rows: every pair of elements that meet, so that
+// The terms of the matmul of two sparse matrices, the second with `inner` rows: one element for each product, so that
 // indices repeat.
 Elements matmul(const Elements& a, const Elements& b, int64_t inner);
 
 // The dense matmul of a sparse matrix with `rows` rows and a dense one.
 at::Tensor matmul(const Elements& matrix, int64_t rows, const at::Tensor& dense);
-// The same for a matrix, or its transpose, in COO or in a compressed layout.
+// The dense matmul of `matrix`, or its transpose, in COO or in a compressed layout.
 at::Tensor matmul(const at::Tensor& matrix, bool transpose, const at::Tensor& dense);
 
-// The same of elements in any order, or with their columns compressed, where that needs no sorting; nothing elsewhere.
-// Values that are not defined are ones.
+// The dense matmul of elements in any order, or with their columns compressed; nullopt if it would need sorting.
+// Undefined values are ones.
 std::optional<at::Tensor> scattered_matmul(
     const Elements& matrix, bool is_compressed, int64_t out_rows, const at::Tensor& dense);
 
@@ -39,10 +39,10 @@ at::Tensor coalesced(const Elements& elements, at::IntArrayRef sizes);
 // Positions of sparse elements in the flattened sparse dimensions.
 at::Tensor flatten_indices(const at::Tensor& indices, at::IntArrayRef sizes);
 
-// The same of the elements of a COO tensor.
+// Positions of the elements of a COO tensor in its flattened sparse dimensions.
 at::Tensor flat(const at::Tensor& self);
 
-// Where flat indices are among those of a coalesced tensor: positions, and which of them are right.
+// Positions of flat indices among those of a coalesced tensor; `found` is false for an index that is not among them.
 struct Matches {
   at::Tensor position, found;
 };
@@ -72,7 +72,7 @@ void add_matmul(
     const at::Scalar& alpha,
     const at::Tensor& out);
 
-// The same for the matmul of a sparse and a dense matrix; `self` is broadcast.
+// beta * self + alpha * mat1 @ mat2 for a sparse and a dense matrix, in `out`; `self` is broadcast.
 at::Tensor& add_dense_matmul(
     const at::Tensor& self,
     const at::Tensor& mat1,

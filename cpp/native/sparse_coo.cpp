@@ -189,7 +189,7 @@ at::Tensor& add_sparse_out(const at::Tensor& self, const at::Tensor& other, cons
   const at::Tensor indices = at::cat({self._indices(), other._indices()}, 1);
   at::Tensor sum =
       like(self, self.sizes(), indices, at::cat({self._values().to(common), values}), /*is_coalesced=*/false);
-  // Repeated sums of uncoalesced tensors must not grow for ever.
+  // Repeated sums of uncoalesced tensors must not grow without limit.
   if ((self.is_coalesced() && other.is_coalesced()) || sum._nnz() > sum.numel()) sum = native::coalesce_sparse(sum);
   return assign(out, sum.sizes(), sum._indices(), sum._values(), sum.is_coalesced());
 }

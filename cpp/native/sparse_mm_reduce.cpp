@@ -54,7 +54,7 @@ at::Tensor like(const at::Tensor& matrix, const at::Tensor& values) {
   return result;
 }
 
-// Of extremes: each has its gradient from the element that it is of.
+// Gradients of extremes: each extreme passes its gradient to the element that it came from.
 std::tuple<at::Tensor, at::Tensor> extreme_gradients(
     const at::Tensor& self,
     const at::Tensor& grad,
@@ -77,7 +77,7 @@ std::tuple<at::Tensor, at::Tensor> extreme_gradients(
   return {grad_self, grad_other};
 }
 
-// Of the elements, in a sum.
+// Gradients of the values of `matrix` for a sum.
 at::Tensor sum_gradient(const sparse::Elements& matrix, const at::Tensor& grad, const at::Tensor& other) {
   const at::Tensor values = at::zeros({matrix.values.numel()}, grad.options());
   if (values.numel() == 0 || grad.numel() == 0) return values;
@@ -89,7 +89,7 @@ at::Tensor sum_gradient(const sparse::Elements& matrix, const at::Tensor& grad, 
 
 } // namespace
 
-// The second result, of extremes that will have a gradient, is the element of `self` that each is of.
+// The second result, for extremes that need a gradient, is the index of the element of `self` that each came from.
 std::tuple<at::Tensor, at::Tensor> sparse_mm_reduce(
     const at::Tensor& self, const at::Tensor& other, std::string_view reduce) {
   const ReductionType reduction = reduction_of(self, other, reduce);

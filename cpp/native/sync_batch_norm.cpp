@@ -1,5 +1,5 @@
-// The pieces of torch.nn.SyncBatchNorm: batch norm whose statistics are those of several processes, so that each step
-// that they exchange something between is an operator of its own. Statistics are in the dtype that is computed in.
+// The operators of torch.nn.SyncBatchNorm: batch norm with the statistics of several processes, which exchange data
+// between these operators. Statistics are in the dtype of the computation.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>

@@ -12,7 +12,7 @@
 #include <algorithm>
 
 #include "../fallback.h"
-#include "../host_on_cpu.h"
+#include "../registration.h"
 #include "check.h"
 #include "sparse.h"
 
@@ -181,19 +181,25 @@ void autocast_to_float32(const c10::OperatorHandle& op, torch::jit::Stack* stack
 } // namespace
 } // namespace torch_opencl::native
 
-// torchvision's functions for the CPU, on the host by declaration, as what the table's family of that name: non-maximum
-// suppression, which goes through the boxes one by one, and what few models use.
+// Operators that always run as torchvision's CPU functions on the host: non-maximum suppression, which visits the boxes
+// one by one, and operators that few models use.
 TORCH_LIBRARY_IMPL(torchvision, PrivateUse1, m) {
   for (const char* op :
        {"nms", "roi_pool", "_roi_pool_backward", "ps_roi_align", "_ps_roi_align_backward", "ps_roi_pool",
         "_ps_roi_pool_backward", "deform_conv2d", "_deform_conv2d_backward"}) {
     m.impl(op, torch::CppFunction::makeFromBoxedFunction<&torch_opencl::host_kernel>());
   }
-  const auto bit = [](at::ScalarType dtype) { return uint64_t{1} << static_cast<unsigned>(dtype); };
-  constexpr uint64_t kDtypes = bit(at::kFloat) | bit(at::kDouble) | bit(at::kHalf);
-  torch_opencl::GpuLibrary gpu(m, {torch_opencl::HostCalls::All, kDtypes, kDtypes});
-  gpu.impl("roi_align", TORCH_FN(torch_opencl::native::roi_align));
-  gpu.impl("_roi_align_backward", TORCH_FN(torch_opencl::native::roi_align_backward));
+  constexpr auto bit = [](at::ScalarType dtype) { return uint64_t{1} << static_cast<unsigned>(dtype); };
+  constexpr torch_opencl::DtypeSet kDtypes = bit(at::kFloat) | bit(at::kDouble) | bit(at::kHalf);
+  constexpr torch_opencl::OpRow kRow{.dtypes = kDtypes, .cpu = torch_opencl::CpuCalls::All, .cpu_dtypes = kDtypes};
+  using torch_opencl::OpInfo;
+  using torch_opencl::register_entry;
+  using torch_opencl::form::Function;
+  register_entry<Function<TORCH_OPENCL_CALLABLE(torch_opencl::native::roi_align)>>(
+      m, "roi_align", new OpInfo(kRow, "torchvision::roi_align", ""), &torch_opencl::native::roi_align);
+  register_entry<Function<TORCH_OPENCL_CALLABLE(torch_opencl::native::roi_align_backward)>>(
+      m, "_roi_align_backward", new OpInfo(kRow, "torchvision::_roi_align_backward", ""),
+      &torch_opencl::native::roi_align_backward);
 }
 
 TORCH_LIBRARY_IMPL(torchvision, AutocastPrivateUse1, m) {

@@ -1,4 +1,4 @@
-//! A small part of the bridge: programs that are built in the background, warnings about them, and signals.
+//! Part of the bridge: programs that are built in the background, warnings about them, and signals.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ pub mod ffi {
     }
 }
 
-/// Lets Python run the handlers of signals while its main thread waits, or ends that.
+/// Lets Python run signal handlers while its main thread waits, or stops that.
 pub fn watch_signals(on: bool) {
     cl::watch_signals(on.then_some(ffi::run_signal_handlers as cl::RunHandlers));
 }
 
-/// Waits for specialised programs that are being built; returns how many are left after `seconds`.
+/// Waits for specialised programs that are being built; returns the number that remain after `seconds`.
 pub fn wait_for_builds(seconds: f64) -> i64 {
     let limit = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
     kernels::wait_for_builds(limit) as i64

@@ -1,4 +1,4 @@
-//! A small part of the bridge: programs as text, and what bundles of binaries are made of.
+//! Part of the bridge: sources of programs, and the contents of bundles of binaries.
 
 use serde_json::{json, Value};
 
@@ -19,12 +19,12 @@ mod ffi {
     }
 }
 
-/// The file that `TORCH_OPENCL_KERNEL_BUNDLE` names; empty where it names none.
+/// The value of `TORCH_OPENCL_KERNEL_BUNDLE`; empty if it is not set.
 fn bundle_path() -> String {
     kernels::bundle_path().map(|path| path.display().to_string()).unwrap_or_default()
 }
 
-/// The identity of a device and of this library that a bundle for it has to match, in JSON.
+/// The identity of a device and of this library, which a bundle must match, in JSON.
 fn bundle_identity(index: i32) -> Result<String> {
     Ok(kernels::bundle_identity(device(index)?).to_string())
 }
@@ -42,17 +42,17 @@ fn describe(programs: &[Listing]) -> String {
     Value::from(programs.iter().map(program).collect::<Vec<_>>()).to_string()
 }
 
-/// The generic programs that a device may be asked for, in JSON.
+/// The generic programs that a device may request, in JSON.
 fn kernel_catalogue(index: i32) -> Result<String> {
     Ok(describe(&catalogue(index)?))
 }
 
-/// The generic programs asked for since `record_programs`, in JSON.
+/// The generic programs requested since `record_programs`, in JSON.
 fn recorded_programs() -> String {
     describe(&kernels::recorded_programs())
 }
 
-/// Compiles a program into a file; returns the names of its kernels, with semicolons between them.
+/// Compiles a program into a file; returns the names of its kernels, separated by semicolons.
 fn compile_binary(index: i32, name: &str, source: &str, options: &str, path: &str) -> Result<String> {
     let (binary, kernels) = kernels::compile_binary(device(index)?, name, source, options)?;
     let failed = |error| Error::Invalid(format!("OpenCL: {path} cannot be written ({error})"));

@@ -1,7 +1,7 @@
 //! The library's interface for extensions in C, C++ and Rust: `python/torch_opencl/include/torch_opencl.h`.
 //!
-//! Plain functions that return 0, or -1 and leave a message for the calling thread. They take pointers of tensors, and
-//! give handles of OpenCL. Nothing unwinds into the caller: errors are values, as everywhere that C++ calls.
+//! Plain functions that return 0, or -1 with a message for the calling thread. They take data pointers of tensors, and
+//! return OpenCL handles. Nothing unwinds into the caller: errors are values, as in all functions for C++.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void, CString};
@@ -12,18 +12,18 @@ use crate::cl::{Deferred, Grid, Start};
 use crate::error::{Error, Result};
 use crate::runtime::{current_stream, device, device_of_address};
 
-/// Changes when a function does.
+/// Incremented when a function changes.
 const VERSION: c_int = 1;
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::new(CString::default());
 }
 
-/// Turns a result into a status, and keeps its message.
+/// Converts a result to a status, and keeps its message.
 fn status(result: Result<()>) -> c_int {
     let Err(error) = result else { return 0 };
     let text = CString::new(error.message().replace('\0', " ")).unwrap_or_default();
-    // A thread that is ending may have dropped its message already; the status still tells of the error.
+    // A thread that is exiting may have dropped its message already; the status still reports the error.
     let _ = LAST_ERROR.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
             *last = text;
@@ -32,7 +32,7 @@ fn status(result: Result<()>) -> c_int {
     -1
 }
 
-/// Writes a result where the caller wants it.
+/// Writes a result to the caller's pointer.
 ///
 /// # Safety
 /// `result` is null or may be written.
@@ -45,7 +45,7 @@ unsafe fn put<T>(result: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-/// The address that a tensor's data pointer names.
+/// The address in a tensor's data pointer.
 fn address_of(data: *const c_void) -> Result<usize> {
     if data.is_null() {
         return Err(Error::Invalid(
@@ -61,7 +61,7 @@ pub extern "C" fn torch_opencl_interface_version() -> c_int {
     VERSION
 }
 
-/// The message of this thread's last call that returned -1; valid until its next one that does.
+/// The message of this thread's last call that returned -1; valid until the next such call.
 #[no_mangle]
 pub extern "C" fn torch_opencl_last_error() -> *const c_char {
     let message = |last: &RefCell<CString>| last.try_borrow().map_or(c"".as_ptr(), |text| text.as_ptr());
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn torch_opencl_queue(index: c_int, stream: i64, queue: *m
     status(stream_handle(index, stream).and_then(|handle| unsafe { put(queue, handle as *mut c_void) }))
 }
 
-/// Keeps the memory of a tensor's storage until a stream has done what it is given before the storage is freed.
+/// Keeps the memory of a tensor's storage until a stream has completed the work enqueued before the storage is freed.
 #[no_mangle]
 pub extern "C" fn torch_opencl_record_stream(data: *const c_void, stream: i64) -> c_int {
     status(address_of(data).and_then(|address| {
@@ -139,7 +139,7 @@ pub extern "C" fn torch_opencl_record_stream(data: *const c_void, stream: i64) -
         state.stream(stream)?;
         if state.block_size(address).is_none() {
             return Err(Error::Invalid(format!(
-                "OpenCL: {address:#x} is not where a storage starts: pass tensor.storage().data()"
+                "OpenCL: {address:#x} is not the start of a storage: pass tensor.storage().data()"
             )));
         }
         state.record_stream(address, stream);
@@ -147,11 +147,11 @@ pub extern "C" fn torch_opencl_record_stream(data: *const c_void, stream: i64) -
     }))
 }
 
-/// Enqueues a kernel, whose arguments are set, on the calling thread's current stream of a device.
+/// Enqueues a kernel, whose arguments are already set, on the calling thread's current stream of a device.
 ///
 /// # Safety
-/// `kernel` is a live `cl_kernel` of the device's context that no other thread uses now; `global` has `dimensions`
-/// sizes, and so has `local` unless it is null.
+/// `kernel` is a live `cl_kernel` of the device's context that no other thread uses during the call; `global` has
+/// `dimensions` sizes, and so does `local` unless it is null.
 #[no_mangle]
 pub unsafe extern "C" fn torch_opencl_enqueue_kernel(
     index: c_int,
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn torch_opencl_enqueue_kernel(
         let (stream, context) = (current_stream(index)?, &device(index)?.state()?.context);
         let grid = Grid { first: None, global: sizes, local };
         let queue = stream.queue(context)?;
-        // Its callers take no exception.
+        // Its callers cannot handle exceptions.
         let _deferred = Deferred::new();
         queue.make_room(Start::Now)?;
         // SAFETY: as above.

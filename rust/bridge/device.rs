@@ -16,7 +16,7 @@ pub use crate::runtime::{
     set_sync_debug_mode, sync_debug_mode, take_sync_warning, TimedEvent,
 };
 
-/// Why there is no device; empty where there is one.
+/// The reason why there is no device; empty if there is one.
 pub fn device_error() -> String {
     match runtime::devices() {
         Ok([]) => "TORCH_OPENCL_DEVICES is empty and so hides every OpenCL device.".to_owned(),
@@ -94,7 +94,7 @@ pub fn current_stream(index: i32) -> Result<i64> {
     runtime::current_stream(index).map(runtime::Stream::id)
 }
 
-/// The next stream of the pool, round robin over all devices.
+/// The next stream of the pool, round robin over all devices together.
 pub fn pool_stream(index: i32) -> Result<i64> {
     static NEXT: AtomicI64 = AtomicI64::new(0);
     device(index)?.state()?;
@@ -103,7 +103,7 @@ pub fn pool_stream(index: i32) -> Result<i64> {
 
 pub fn stream_is_idle(index: i32, stream: i64) -> Result<bool> {
     let stream = device(index)?.state()?.stream(stream)?;
-    stream.refuse_capture("the stream was asked whether it has work left")?;
+    stream.refuse_capture("the stream was queried")?;
     stream.is_idle()
 }
 
@@ -115,7 +115,7 @@ pub fn synchronize_stream(index: i32, stream: i64) -> Result<()> {
     stream.raise_faults(runtime::Launched::Anywhere)
 }
 
-/// Waits for every device that has been used, and stops background work: the process is about to end.
+/// Waits for every device that has been used, and stops background work: called before the process ends.
 pub fn finish_all() -> Result<()> {
     let _deferred = Deferred::new();
     kernels::stop_building();
@@ -126,8 +126,8 @@ pub fn finish_all() -> Result<()> {
     synchronized
 }
 
-/// Waits for a device whose memory is about to go: a capture, whose commands run later, does not mind, and faults are left
-/// to callers who ask.
+/// Waits for a device whose memory is about to be released. A capture does not forbid this, as its commands run later;
+/// faults are left to callers that request them.
 pub fn finish_device(index: i32) -> Result<()> {
     device(index)?.state()?.synchronize()
 }
@@ -148,8 +148,8 @@ pub fn computes_in_fp64(index: i32) -> Result<bool> {
     Ok(device(index)?.info.fp64)
 }
 
-/// Returns true for a device that is the host's processor, and so of the class of CPUs: its memory is the host's. Not
-/// while a graph is captured, which holds kernels only.
+/// Returns true for a device that is the host's processor, whose memory the host shares. False while a graph is
+/// captured, as graphs hold only kernels.
 pub fn is_host_cpu(index: i32) -> Result<bool> {
     Ok(device(index)?.class == DeviceClass::Cpu && !is_capturing(index)?)
 }
@@ -158,7 +158,7 @@ pub fn record_event(index: i32, stream: i64) -> Result<Box<TimedEvent>> {
     TimedEvent::record(index, stream).map(Box::new)
 }
 
-/// Refuses values of environment variables that would be noticed much later, or never.
+/// Refuses values of environment variables that would otherwise be noticed much later, or never.
 pub fn check_environment() -> Result<()> {
     DeviceClass::forced()?;
     runtime::small_calls()?;
@@ -168,7 +168,7 @@ pub fn check_environment() -> Result<()> {
     kernels::check_bundle()?;
     kernels::check_progress()?;
     kernels::warn_with(warn);
-    // A folder that cannot be used is reported here, in the user's own thread.
+    // A folder that cannot be used is reported here, in the user's thread.
     kernels::cache_folder();
     kernels::check_driver_cache();
     Ok(())

@@ -10,15 +10,15 @@ pub use crate::runtime::Graph;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// Stand-ins for seed and offset of a recorded launch.
+    /// Placeholders for seed and offset of a recorded launch.
     struct CapturedDraw {
         seed: u64,
         offset: u64,
-        /// True at the first draw of a capture from its generator.
+        /// True at the first draw of a capture from this generator.
         is_first: bool,
     }
 
-    /// The random numbers that a replay takes from a generator.
+    /// The random numbers that one replay draws from a generator.
     struct GeneratorDraw {
         generator: u64,
         blocks: u64,
@@ -73,7 +73,7 @@ fn graph_pool(graph: &Graph) -> Result<[u64; 2]> {
     graph.mempool().map(|pool| pool.0)
 }
 
-/// The random numbers that a replay takes from generators, which live as long as this.
+/// The random numbers that one replay draws from generators, which are kept alive by this value.
 struct GraphDraws {
     draws: Vec<GeneratorDraw>,
     _kept: Vec<Kept>,
@@ -91,7 +91,7 @@ fn graph_draws(graph: &Graph) -> Result<Box<GraphDraws>> {
     Ok(Box::new(GraphDraws { draws: drawn.into_iter().map(draw).collect(), _kept: kept }))
 }
 
-/// Eight numbers for each launch.
+/// Eight integers for each launch.
 fn graph_kernels(graph: &Graph) -> Result<Vec<i64>> {
     Ok(graph.kernels()?.into_iter().flatten().map(|number| number as i64).collect())
 }
@@ -100,13 +100,13 @@ fn new_graph_pool() -> [u64; 2] {
     new_mempool().0
 }
 
-/// Returns true if this thread's current stream of a device records into a graph. Sets no device up.
+/// Returns true if this thread's current stream of a device is capturing. Does not initialise the device.
 pub fn is_capturing(device: i32) -> Result<bool> {
     let device = runtime::device(device)?;
     Ok(device.initialised().is_some() && current_stream(device.index)?.capture().is_some())
 }
 
-/// Refuses an operator that the host computes, where a graph is captured.
+/// Refuses an operator that the host computes while a graph is captured.
 fn refuse_host_in_capture(device: i32, op: &str) -> Result<()> {
     current_stream(device)?.refuse_capture(&format!("{op} is computed by the host, and was called"))
 }
@@ -116,13 +116,13 @@ unsafe impl Send for ffi::GeneratorHold {}
 // SAFETY: as above.
 unsafe impl Sync for ffi::GeneratorHold {}
 
-/// Keeps a generator as long as the graph that is being captured.
+/// Keeps a generator alive as long as the graph that is being captured.
 fn hold_generator(device: i32, generator: cxx::UniquePtr<ffi::GeneratorHold>) -> Result<()> {
     current_stream(device)?.keep(&Arc::new(generator));
     Ok(())
 }
 
-/// Takes counters from a generator for a launch that is recorded.
+/// Reserves counters of a generator for a launch that is recorded.
 fn draw_captured(device: i32, generator: u64, blocks: u64) -> Result<CapturedDraw> {
     let Some(capture) = current_stream(device)?.capture() else {
         return Err(crate::error::Error::Invalid("OpenCL: no graph is captured on this stream".to_owned()));

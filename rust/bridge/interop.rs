@@ -1,4 +1,4 @@
-//! A small part of the bridge: handles of OpenCL objects, for other code that uses the same device.
+//! Part of the bridge: handles of OpenCL objects, for other code that uses the same device.
 
 use crate::cl::{Buffer, MemHandle};
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::runtime::{device, device_of_address};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 pub mod ffi {
-    /// Device memory as other code names it.
+    /// Device memory as an OpenCL object.
     struct NativeBuffer {
         /// The `cl_mem`.
         memory: usize,
@@ -14,7 +14,7 @@ pub mod ffi {
         offset: usize,
     }
 
-    /// A buffer of other code as tensors name it.
+    /// A buffer of other code, with its address for tensors.
     struct AdoptedBuffer {
         address: usize,
         /// Bytes.
@@ -46,7 +46,7 @@ pub fn native_buffer(address: usize) -> Result<ffi::NativeBuffer> {
     Ok(ffi::NativeBuffer { memory: location.memory.to_bits(), offset: location.offset })
 }
 
-/// Gives a buffer of other code an address, until that is freed.
+/// Gives an address to a buffer of other code, until the address is freed.
 ///
 /// # Errors
 /// As [`Buffer::adopt`].
@@ -61,7 +61,7 @@ pub unsafe fn adopt_buffer(index: i32, memory: usize) -> Result<ffi::AdoptedBuff
     Ok(ffi::AdoptedBuffer { address: state.adopt(buffer)?, size })
 }
 
-/// The id of the stream of a command queue of other code, which lives from now on as long as the process.
+/// The id of the stream for a command queue of other code, which is kept as long as the process lives.
 ///
 /// # Errors
 /// As [`crate::cl::Queue::adopt`].

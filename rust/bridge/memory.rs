@@ -30,7 +30,7 @@ pub fn record_stream(index: i32, address: usize, stream: i64) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the block that starts at an address; 0 where none does.
+/// Bytes of the block that starts at an address; 0 if none starts there.
 pub fn block_size(index: i32, address: usize) -> Result<usize> {
     Ok(device(index)?.state()?.block_size(address).unwrap_or(0))
 }
@@ -82,7 +82,7 @@ fn named_stat((name, stat): (&'static str, Stat)) -> NamedStat {
     NamedStat { name, current, peak, allocated, freed }
 }
 
-/// Everything as one JSON object, with the flat keys of `torch.cuda.memory_stats`.
+/// All statistics as one JSON object, with the flat keys of `torch.cuda.memory_stats`.
 pub fn memory_stats_json(index: i32) -> Result<String> {
     let stats = device(index)?.state()?.memory_stats();
     let mut object = Map::new();
@@ -105,7 +105,7 @@ fn insert_figures(object: &mut Map<String, Value>, name: &str, stat: Stat) {
     object.extend(figures.map(|(figure, value)| (format!("{name}.{figure}"), value.into())));
 }
 
-/// The allocator of pinned memory as one JSON object, with the flat keys of `torch.cuda.host_memory_stats`.
+/// The statistics of pinned memory as one JSON object, with the flat keys of `torch.cuda.host_memory_stats`.
 pub fn host_memory_stats_json() -> String {
     let stats = runtime::host_memory_stats();
     let mut object = Map::new();
@@ -179,14 +179,14 @@ pub fn device_of_address(address: usize) -> Result<i32> {
 
 pub fn map(address: usize, size: usize, writable: bool) -> Result<Box<Mapping>> {
     let mapping = runtime::map_all(&[runtime::Range { address, size, writable }])?.pop();
-    mapping.map(Box::new).ok_or_else(|| Error::Invalid("a range was mapped to nothing".to_owned()))
+    mapping.map(Box::new).ok_or_else(|| Error::Invalid("mapping a range returned no mapping".to_owned()))
 }
 
-/// Gives a mapped range back.
+/// Returns a mapped range to its device.
 ///
 /// # Safety
 /// Nothing uses the host address afterwards.
-#[allow(clippy::boxed_local)] // cxx hands over ownership as a Box
+#[allow(clippy::boxed_local)] // cxx passes ownership as a Box
 pub unsafe fn unmap(mapping: Box<Mapping>) -> Result<()> {
     // SAFETY: promised by the caller.
     unsafe { runtime::unmap_all(&[*mapping]) }

@@ -1,4 +1,4 @@
-//! The runtime's half of the bridge: devices, streams, events, memory, counters.
+//! The runtime's part of the bridge: devices, streams, events, memory, counters.
 
 use super::device::*;
 use super::memory::*;
@@ -12,7 +12,7 @@ pub mod ffi {
         total: usize,
     }
 
-    /// One named figure of the allocator, as PyTorch's `Stat`.
+    /// A named statistic of the allocator, as PyTorch's `Stat`.
     struct NamedStat {
         name: &'static str,
         current: i64,

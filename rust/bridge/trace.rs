@@ -1,4 +1,4 @@
-//! A small part of the bridge: what profilers ask for.
+//! Part of the bridge: functions for profilers.
 
 use crate::cl::{pop_correlation, push_correlation, TracedKind};
 use crate::error::Result;
@@ -17,7 +17,7 @@ pub mod ffi {
     struct DeviceCommand {
         name: String,
         kind: CommandKind,
-        /// The driver's function that has enqueued it, and the host's thread that has called it.
+        /// The driver's function that enqueued it, and the host thread that called it.
         call: &'static str,
         thread: i64,
         /// When it was called and when it returned, in nanoseconds since 1970.
@@ -25,11 +25,11 @@ pub mod ffi {
         returned: i64,
         device: i32,
         stream: i64,
-        /// The id that `push_correlation` was last given in the thread that enqueued the command; 0 for none.
+        /// The last id passed to `push_correlation` in the thread that enqueued the command; 0 for none.
         correlation: u64,
-        /// Bytes that are copied or filled.
+        /// Bytes copied or filled.
         bytes: usize,
-        /// Work-items, and those of a group; 0 where there are fewer dimensions, or the driver chooses.
+        /// Work-items in total and in a group; 0 for absent dimensions, or if the driver chooses.
         global: [usize; 3],
         local: [usize; 3],
         /// Nanoseconds since 1970.

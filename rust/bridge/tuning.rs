@@ -8,7 +8,8 @@ use crate::kernels::store;
 use crate::ops::tuning::{header, path, text, Tuning};
 use crate::runtime::device;
 
-/// The parameters that a device uses and the defaults of devices like it; the file for others, and its first content.
+/// The parameters that a device uses and the defaults of its class; the path of its file, and the file's initial
+/// content.
 pub fn tuning_json(index: i32) -> Result<String> {
     let device = device(index)?;
     Ok(json!({
@@ -20,8 +21,8 @@ pub fn tuning_json(index: i32) -> Result<String> {
     .to_string())
 }
 
-/// Sets parameters of a device in this process, a JSON object of some or all of them; the defaults where the text is
-/// empty. Libraries are compared anew.
+/// Sets parameters of a device in this process from a JSON object of some or all of them; restores the defaults if the
+/// string is empty. The choice between BLAS libraries is then measured again.
 pub fn set_tuning(index: i32, values: &str) -> Result<()> {
     let device = device(index)?;
     let tuning = match values {
@@ -33,15 +34,15 @@ pub fn set_tuning(index: i32, values: &str) -> Result<()> {
     Ok(())
 }
 
-/// Text of a device's file; empty where there is none that can be read.
+/// Content of a device's file; empty if it cannot be read.
 pub fn read_tuning(index: i32) -> Result<String> {
     Ok(text(device(index)?).ok().flatten().unwrap_or_default())
 }
 
-/// Writes a device's file; makes its folder only where the text is empty.
+/// Writes a device's file; only creates its folder if the string is empty.
 ///
 /// # Errors
-/// [`Error::Invalid`] where nothing is kept on disk, or it cannot be written.
+/// [`Error::Invalid`] if nothing is kept on disk, or the file cannot be written.
 pub fn store_tuning(index: i32, text: &str) -> Result<()> {
     let path = path(device(index)?).ok_or_else(|| Error::Invalid("OpenCL: nothing is kept on disk".to_owned()))?;
     let written = match (text, path.parent()) {

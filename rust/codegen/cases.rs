@@ -1,20 +1,18 @@
 //! Renders operations as the `case` lines of the pointwise kernels' `switch`.
 //!
-//! The lines go into a function of `pointwise.cl` whose parameters are the inputs `a`, `b`, `c`, `d`
-//! and the scalars `s0` to `s3`, one `T` each.
+//! The lines go into a function of `pointwise.cl` whose parameters are the inputs `a`, `b`, `c`, `d` and the scalars
+//! `s0` to `s3`, each a `T`.
 
 use super::expr::{self, names};
 use super::plan::{Distribution, Exprs, Pointwise};
 
-/// Added to an operation's code to form the `case` for compute dtype bool, where bool differs from
-/// the other integers.
+/// Added to an operation's code to form the `case` for compute dtype bool, if bool differs from the other integers.
 pub const BOOL_CASES: usize = 1000;
 
-/// Added, times its number, for each output after the first.
+/// Added to an operation's code, times the index of the output.
 pub const OUTPUT_CASES: usize = 2 * BOOL_CASES;
 
-/// Compute classes that have expressions of their own; float and double share theirs, and so do
-/// the two complex types.
+/// Compute classes with separate expressions; float and double share theirs, and so do the two complex types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     Float,
@@ -26,7 +24,7 @@ impl Class {
     pub const ALL: [Self; 3] = [Self::Float, Self::Int, Self::Complex];
 }
 
-/// The lines of one operation, empty where it has no expression for the class.
+/// The lines of one operation, empty if it has no expression for the class.
 pub fn cases(op: &Pointwise, class: Class) -> String {
     let mut lines = String::new();
     for (output, exprs) in op.exprs.iter().enumerate() {
@@ -41,7 +39,7 @@ pub fn cases(op: &Pointwise, class: Class) -> String {
     lines
 }
 
-/// Returns true if the lines of one operation are a few instructions: those of others take long to compile.
+/// Returns true if the lines of one operation are a few instructions: others take long to compile.
 pub fn is_short(op: &Pointwise, class: Class) -> bool {
     let of_class = |exprs: &'_ Exprs| match class {
         Class::Float => [exprs.float.clone(), None],
@@ -51,13 +49,13 @@ pub fn is_short(op: &Pointwise, class: Class) -> bool {
     op.exprs.iter().flat_map(of_class).flatten().all(|expr| expr::is_short(&expr))
 }
 
-/// Returns true if the expressions for integers are right in `int` where no operand and no scalar has more bits.
+/// Returns true if the expressions for integers are correct in `int`, if no operand and no scalar has more bits.
 pub fn is_narrow(op: &Pointwise) -> bool {
     let mut given = op.exprs.iter().flat_map(|exprs| [&exprs.int, &exprs.bool]).flatten().peekable();
     given.peek().is_some() && given.all(|expr| expr::is_narrow(expr))
 }
 
-/// The line of a distribution, in a function of `random.cl` that has the scalars as `s0` and `s1`.
+/// The line of a distribution, in a function of `random.cl` in which the scalars are `s0` and `s1`.
 pub fn distribution_case(distribution: &Distribution) -> String {
     case(&distribution.scalars, distribution.code, &distribution.expr)
 }

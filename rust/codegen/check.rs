@@ -1,4 +1,4 @@
-//! Checks every row against ATen and against the other rows, and turns good ones into the plan.
+//! Checks every row against ATen and against the other rows, and converts valid rows to the plan.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::expr::is_identifier;
 use super::family::{Family, Kind, INPUTS};
 use super::layout::Layout;
 use super::nearest::nearest;
-use super::plan::{HostCalls, OnCpu, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
+use super::plan::{Cost, HostCalls, OnCpu, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
 use super::release::{Release, Supported};
 use super::resolve;
 use super::schema::Index;
@@ -20,16 +20,16 @@ use super::yaml::Text;
 /// Scalar parameters that a pointwise kernel takes (`s0` to `s3`); elu_backward needs all four.
 const MAX_SCALARS: usize = 4;
 
-/// Names that mean something else inside a kernel's `case`.
+/// Names with another meaning in a kernel's `case`.
 const RESERVED: [&str; 7] = ["T", "TV", "TI", "s0", "s1", "s2", "s3"];
 
-/// The torch that is built against, and the releases that rows may name.
+/// The torch that is built against, and the releases that rows may specify.
 pub struct Releases {
     pub torch: Release,
     pub supported: Supported,
 }
 
-/// The plan of a table without faults, or all of its faults.
+/// The plan of a valid table, or all of its problems.
 pub fn check(
     file: &Path,
     rows: &[Row],
@@ -60,14 +60,14 @@ pub(super) struct Checker<'a> {
     pub(super) index: &'a Index,
     stubs: &'a Stubs,
     families: &'a [Family],
-    /// Stems of the files that a row may name as `part`.
+    /// Stems of the files that are valid values of `part`.
     pub(super) parts: &'a [String],
     releases: Releases,
     named: resolve::Named,
     pub(super) report: Report<'a>,
     /// Stubs filled so far, with the line of the row.
     filled: BTreeMap<String, usize>,
-    /// Overloads registered so far, by layout, with the line that brought them in.
+    /// Overloads registered so far, by layout, each with the line of its op.
     registered: BTreeMap<(String, Layout), usize>,
     /// Number of pointwise operations so far.
     pub(super) operations: usize,
@@ -76,8 +76,9 @@ pub(super) struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// The row's part of the plan, and that of its ops on lists; none if its family is unknown or it is for other releases of torch.
-    /// A row with a fault may yield something, which [`Report::finish`] then drops with the rest of the plan.
+    /// The row's part of the plan, and that of its ops on lists; none if its family is unknown or it is for other
+    /// releases of torch. A row with a problem may return a part, which [`Report::finish`] then drops with the rest of
+    /// the plan.
     fn row(&mut self, row: &Row) -> Vec<PlannedRow> {
         let planned = if self.is_for_this_torch(row) { self.single(row) } else { None };
         let lists = planned.as_ref().and_then(|planned| self.foreach(row, planned.pointwise.as_ref()));
@@ -87,18 +88,19 @@ impl Checker<'_> {
     fn foreach(&mut self, row: &Row, operation: Option<&Pointwise>) -> Option<PlannedRow> {
         let first = row.foreach.first()?;
         let Some(Pointwise { arity, .. }) = operation else {
-            self.report.error(first.line, "the row has no `expr` that lists could be computed by");
+            self.report.error(first.line, "`foreach` needs an `expr`");
             return None;
         };
         let name = operation?.cpp_name();
         let found = resolve::foreach(row, &name, *arity, self.index, &mut self.report);
         let registrations = self.unique(found);
-        // Lists of other dtypes go to ATen's function, which asks the ops themselves.
+        // Lists of other dtypes go to ATen's function, which calls the ops of single tensors.
         let (family, dtypes) = (self.family_named("foreach")?, Dtypes::parse("all")?);
         Some(PlannedRow {
             family,
             dtypes,
             on_cpu: None,
+            cost: None,
             registrations,
             pointwise: None,
             distribution: None,
@@ -138,14 +140,14 @@ impl Checker<'_> {
             Kind::Composite | Kind::Host => (None, None),
         };
         let on_cpu = self.on_cpu(row, dtypes);
-        Some(PlannedRow { family, dtypes, on_cpu, registrations, pointwise, distribution, stub })
+        Some(PlannedRow { family, dtypes, on_cpu, cost: self.cost(row), registrations, pointwise, distribution, stub })
     }
 
     fn on_cpu(&mut self, row: &Row, dtypes: Dtypes) -> Option<OnCpu> {
         let host_dtypes = self.dtypes(&row.host_dtypes);
         let Some(choice) = &row.on_cpu else {
             if let Some(first) = row.host_dtypes.first() {
-                self.report.error(first.line, "the row has no `on_cpu` that these are for");
+                self.report.error(first.line, "`host_dtypes` needs `on_cpu`");
             }
             return None;
         };
@@ -153,16 +155,26 @@ impl Checker<'_> {
             "host" => HostCalls::All,
             "host_if_large" => HostCalls::Large,
             "never" => HostCalls::Never,
-            other => {
-                let message = format!("bad value `{other}` of `on_cpu`");
-                self.report.error_with_hint(choice.line, message, "`host`, `host_if_large`, `never`, or no such key");
-                return None;
-            }
+            _ => return self.bad_value("on_cpu", choice, "`host`, `host_if_large`, `never`, or no such key"),
         };
         if let (HostCalls::Never, Some(first)) = (calls, row.host_dtypes.first()) {
-            self.report.error(first.line, "`on_cpu: never` leaves the host no dtypes");
+            self.report.error(first.line, "`on_cpu: never` excludes `host_dtypes`");
         }
         Some(OnCpu { calls, dtypes: if host_dtypes.is_empty() { dtypes } else { host_dtypes } })
+    }
+
+    fn cost(&mut self, row: &Row) -> Option<Cost> {
+        let cost = row.cost.as_ref()?;
+        match cost.value.as_str() {
+            "elements" => Some(Cost::Elements),
+            "matmul" => Some(Cost::Matmul),
+            _ => self.bad_value("cost", cost, "`elements`, `matmul`, or no such key"),
+        }
+    }
+
+    fn bad_value<T>(&mut self, key: &str, value: &Text, hint: &str) -> Option<T> {
+        self.report.error_with_hint(value.line, format!("bad value `{}` of `{key}`", value.value), hint);
+        None
     }
 
     fn is_for_this_torch(&mut self, row: &Row) -> bool {
@@ -170,12 +182,12 @@ impl Checker<'_> {
         let since = self.release("since", row.since.as_ref()).unwrap_or(oldest);
         let until = self.release("until", row.until.as_ref()).unwrap_or(newest);
         if let (Some(last), true) = (&row.until, since > until) {
-            self.report.error(last.line, format!("no release is both since {since} and until {until}"));
+            self.report.error(last.line, format!("no release is in the range from {since} to {until}"));
         }
         (since..=until).contains(&self.releases.torch)
     }
 
-    /// A release that a row names as its first or last one; some rows must be for it, and some not.
+    /// The value of a row's `since` or `until`; it must exclude some of the supported releases, but not all.
     fn release(&mut self, key: &str, text: Option<&Text>) -> Option<Release> {
         let text = text?;
         let Supported { oldest, newest } = self.releases.supported;
@@ -187,10 +199,10 @@ impl Checker<'_> {
         let sensible =
             if key == "since" { oldest < release && release <= newest } else { oldest <= release && release < newest };
         if !sensible {
-            let hint = format!("this package is built against {oldest} to {newest} (Cargo.toml); without the key a row is for all of them");
+            let hint = format!("this package is built against {oldest} to {newest} (Cargo.toml); without the key a row is for all releases");
             self.report.error_with_hint(
                 text.line,
-                format!("`{key}: {release}` tells none of these releases apart"),
+                format!("`{key}: {release}` excludes no release or all releases"),
                 hint,
             );
         }
@@ -236,29 +248,29 @@ impl Checker<'_> {
 
     fn registrations(&mut self, row: &Row, family: Option<&Family>) -> Vec<Registration> {
         if row.op.is_none() && (row.stub.is_none() || !row.also.is_empty()) {
-            let hint = "only a row that fills a `stub` for ops of other rows can do without";
+            let hint = "`op` is optional only in a row that fills a `stub` for ops of other rows";
             self.report.error_with_hint(row.line, "the row has no `op`", hint);
         }
         let found = resolve::registrations(row, family, self.index, &self.named, &mut self.report);
         self.unique(found)
     }
 
-    /// Overloads that no row has registered before.
+    /// The overloads that no earlier row has registered.
     fn unique(&mut self, found: Vec<(usize, Registration)>) -> Vec<Registration> {
         let mut clash = None;
         for (line, registration) in &found {
             let earlier = self.registered.insert((registration.op.clone(), registration.layout), *line);
             clash = clash.or(earlier.map(|earlier| (*line, &registration.op, earlier)));
         }
-        // One message a row: where one overload of a group clashes, all of them do.
+        // One message a row: if one overload of a group clashes, all of them do.
         if let Some((line, op, earlier)) = clash {
-            let hint = format!("by the op that line {earlier} names");
+            let hint = format!("by line {earlier}");
             self.report.error_with_hint(line, format!("`{op}` is already registered"), hint);
         }
         found.into_iter().map(|(_, registration)| registration).collect()
     }
 
-    /// Checks that the row's keys go together, by the kind of the family.
+    /// Checks that the row's keys fit together and fit the kind of the family.
     fn keys(&mut self, row: &Row, family: &Family) {
         let stub = ("stub", row.stub.as_ref());
         let kernel = ("kernel", row.kernel.as_ref());
@@ -306,11 +318,10 @@ impl Checker<'_> {
         }
         if let Some(arguments) = &row.arguments {
             if arguments.value != "struct" {
-                let message = format!("bad value `{}` of `arguments`", arguments.value);
-                self.report.error_with_hint(arguments.line, message, "`arguments: struct`, or no such key");
+                self.bad_value::<()>("arguments", arguments, "`arguments: struct`, or no such key");
             }
             if row.entry.is_none() {
-                self.report.error(arguments.line, "`arguments` without the `entry` that takes them");
+                self.report.error(arguments.line, "`arguments` needs an `entry`");
             }
         }
         let needs_body = !matches!(family.kind, Kind::Composite | Kind::Host) && row.returns.is_none();
@@ -327,11 +338,11 @@ impl Checker<'_> {
             _ => {}
         }
         if let (Kind::Kernel, Some(kernel), None) = (family.kind, &row.kernel, &row.stub) {
-            self.report.error(kernel.line, "`kernel` without the `stub` that it goes into");
+            self.report.error(kernel.line, "`kernel` needs a `stub`");
         }
     }
 
-    /// Checks names that end up in C++ or OpenCL C.
+    /// Checks names that are used in C++ or OpenCL C.
     fn identifiers(&mut self, row: &Row) {
         let entry = row.entry.iter().map(|entry| (entry, resolve::template(&entry.value).map(|(name, _)| name)));
         let others = row.kernel.iter().chain(&row.scalars).map(|name| (name, None));
@@ -354,7 +365,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The row's stub and its kernel, if it fills one; `key` is the key that would give a kernel.
+    /// The row's stub and its kernel, if it fills one; `key` is the key that can specify a kernel.
     fn stub(&mut self, row: &Row, kernel: Option<StubKernel>, key: &str) -> Option<StubFill> {
         let stub = row.stub.as_ref()?;
         let Some(header) = self.stubs.get(&stub.value) else {

@@ -8,10 +8,10 @@ use super::plan::Exprs;
 use super::table::{OutputExprs, Row};
 use super::yaml::Text;
 
-/// The expressions of each class that the kernel computes in, a set for each output.
+/// The expressions of each class in which the kernel computes, one set for each output.
 ///
-/// `expr` serves every class that has none of its own, `expr_int` also bool. Integers and complex numbers (pairs to
-/// OpenCL C) need one of their own where it would not mean the same.
+/// `expr` is used for every class without a separate expression, `expr_int` also for bool. Integers and complex numbers
+/// (pairs in OpenCL C) need a separate one if `expr` would have another meaning for them.
 pub fn assign(row: &Row, family: &Family, arity: usize, computes: Dtypes, report: &mut Report) -> Vec<Exprs> {
     check_inputs(row, family, arity, report);
     row.exprs.iter().map(|exprs| assign_output(row, exprs, computes, report)).collect()
@@ -64,7 +64,7 @@ fn assign_output(row: &Row, exprs: &OutputExprs, computes: Dtypes, report: &mut 
     }
 }
 
-/// The expression on one line, whatever YAML style it is written in.
+/// The expression on one line, for any YAML style.
 fn pick(used: bool, expr: Option<&Text>) -> Option<String> {
     let expr = expr.filter(|_| used)?;
     Some(expr.value.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -75,7 +75,7 @@ fn check_integer_form(expr: &Text, report: &mut Report) {
         report.error_with_hint(
             expr.line,
             format!("`{part}` has no integer form, and the row claims integers without `expr_int`"),
-            "give `computes: floating` if ATen converts integers before, else `expr_int`",
+            "give `computes: floating` if ATen converts integers before, otherwise `expr_int`",
         );
     }
 }
@@ -84,13 +84,13 @@ fn check_complex_form(expr: &Text, report: &mut Report) {
     if let Some(part) = real_part(&expr.value) {
         report.error_with_hint(
             expr.line,
-            format!("`{part}` takes the parts of a complex number one by one"),
+            format!("`{part}` works on the parts of a complex number separately"),
             "the row claims complex: give `expr_complex`, or leave complex out of `dtypes`",
         );
     }
 }
 
-/// Checks that every input of the family is read, and no other.
+/// Checks that every input of the family is read, and no other name.
 fn check_inputs(row: &Row, family: &Family, arity: usize, report: &mut Report) {
     let (inputs, beyond) = INPUTS.split_at(arity.min(INPUTS.len()));
     let mut read = Vec::new();

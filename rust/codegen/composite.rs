@@ -1,4 +1,4 @@
-//! Composites that a row writes as one expression of C++ over ATen's functions.
+//! Composites that a row defines as one C++ expression of ATen's functions.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use super::nearest::nearest;
 use super::plan::Declaration;
 use super::schema::{Index, Op};
 
-/// Names besides arguments and ATen's functions that an expression may use.
+/// Names other than arguments and ATen's functions that an expression may use.
 const KNOWN: [&str; 12] =
     ["at", "auto", "bool", "c10", "const", "double", "false", "int64_t", "nullopt", "static_cast", "std", "true"];
 
-/// The function that an expression becomes, or the reason why it cannot, with a hint.
+/// The function for an expression, or the reason why it is invalid, with a hint.
 pub fn expression(name: String, text: &str, op: &Op, index: &Index) -> Result<Declaration, (String, String)> {
-    expr::balanced(text).map_err(|reason| (format!("not an expression: {reason}"), ONE.to_owned()))?;
+    expr::balanced(text).map_err(|reason| (format!("not an expression: {reason}"), STATEMENTS_HINT.to_owned()))?;
     let mut headers = BTreeSet::new();
     for (before, word) in expr::words_in_place(text) {
         if before.ends_with("at::") && is_function(word) {
@@ -36,7 +36,7 @@ pub fn expression(name: String, text: &str, op: &Op, index: &Index) -> Result<De
                 Some(known) => format!("did you mean `{known}`?"),
                 None => format!("the arguments of `{}` are: {}", op.name, op.arguments.join(", ")),
             };
-            return Err((format!("`{word}` is no argument"), hint));
+            return Err((format!("`{word}` is not an argument"), hint));
         }
     }
     Ok(Declaration::Expression {
@@ -47,10 +47,10 @@ pub fn expression(name: String, text: &str, op: &Op, index: &Index) -> Result<De
     })
 }
 
-/// Returns true for a name that is neither a type, as `at::Tensor`, nor a constant, as `at::kLong`.
+/// Returns true for a name that is neither a type, such as `at::Tensor`, nor a constant, such as `at::kLong`.
 fn is_function(name: &str) -> bool {
     let is_upper = |at: usize| name.get(at..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
     !(is_upper(0) || name.starts_with('k') && is_upper(1))
 }
 
-const ONE: &str = "what takes statements is an `entry` in cpp/native";
+const STATEMENTS_HINT: &str = "if it needs statements, write an `entry` in cpp/native";

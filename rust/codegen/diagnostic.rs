@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One problem, printed as `file:line: message` with the hint on a line of its own.
+/// One problem, printed as `file:line: message`, with the hint on a separate line.
 #[derive(Debug)]
 pub struct Diagnostic {
     file: PathBuf,
@@ -23,7 +23,7 @@ impl Diagnostic {
         Self { file: file.to_path_buf(), line: None, message: message.into(), hint: None }
     }
 
-    /// Adds how to fix it.
+    /// Adds a hint how to fix it.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -44,14 +44,14 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Lets `?` lift a single problem into the list that the public functions return.
+/// Lets `?` convert a single problem to the list that the public functions return.
 impl From<Diagnostic> for Vec<Diagnostic> {
     fn from(diagnostic: Diagnostic) -> Self {
         vec![diagnostic]
     }
 }
 
-/// Collects the problems of one file, so that its author sees all of them at once.
+/// Collects the problems of a file, so that its author sees all of them at once.
 #[derive(Debug)]
 pub struct Report<'a> {
     file: &'a Path,
@@ -63,17 +63,17 @@ impl<'a> Report<'a> {
         Self { file, diagnostics: Vec::new() }
     }
 
-    /// Notes a problem.
+    /// Adds a problem.
     pub fn error(&mut self, line: usize, message: impl Into<String>) {
         self.diagnostics.push(Diagnostic::at(self.file, line, message));
     }
 
-    /// Notes a problem and how to fix it.
+    /// Adds a problem with a hint how to fix it.
     pub fn error_with_hint(&mut self, line: usize, message: impl Into<String>, hint: impl Into<String>) {
         self.diagnostics.push(Diagnostic::at(self.file, line, message).hint(hint));
     }
 
-    /// The value, or the problems in the order of their lines if there are any.
+    /// The value, or the problems in the order of their lines, if there are any.
     pub fn finish<T>(mut self, value: T) -> Result<T, Vec<Diagnostic>> {
         if self.diagnostics.is_empty() {
             return Ok(value);

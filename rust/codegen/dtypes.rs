@@ -25,10 +25,10 @@ const DTYPES: [(&str, u32); 21] = [
     ("f8e8m0fnu", 44),
 ];
 
-/// Words that stand for several dtypes, the widest first. `any` is whatever PyTorch has, quantised and packed dtypes
-/// too: for ops that only look at shapes, and not at elements.
+/// Words for several dtypes, the widest first. `any` is every dtype of PyTorch, including quantised and packed ones:
+/// for ops that only use shapes, and no elements.
 const GROUPS: [(&str, Dtypes); 8] = [
-    // The bits above are the marks of registration.h.
+    // The higher bits are the flags of registration.h.
     ("any", Dtypes((1 << 61) - 1)),
     ("stored", Dtypes(BOOL.0 | INTEGRAL.0 | FLOATING.0 | COMPLEX.0 | UNSIGNED.0 | FLOAT8.0 | 1 << 8)),
     ("all", Dtypes(BOOL.0 | INTEGRAL.0 | FLOATING.0 | COMPLEX.0)),
@@ -43,23 +43,23 @@ pub const BOOL: Dtypes = Dtypes(1 << 11);
 pub const INTEGRAL: Dtypes = Dtypes(0b1_1111);
 pub const FLOATING: Dtypes = Dtypes(1 << 5 | 1 << 6 | 1 << 7 | 1 << 15);
 pub const COMPLEX: Dtypes = Dtypes(1 << 9 | 1 << 10);
-/// Those that PyTorch's CPU kernels take in some operators only; uint8 is one of `integral`.
+/// The unsigned dtypes that only some of PyTorch's CPU operators support; uint8 is in `integral`.
 const UNSIGNED: Dtypes = Dtypes(1 << 27 | 1 << 28 | 1 << 29);
 const FLOAT8: Dtypes = Dtypes(1 << 23 | 1 << 24 | 1 << 25 | 1 << 26 | 1 << 44);
 
-/// A set of dtypes; bit n stands for the `c10::ScalarType` with code n.
+/// A set of dtypes; bit n is the `c10::ScalarType` with code n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dtypes(u64);
 
 impl Dtypes {
-    /// The set that a word of the table names.
+    /// The set for a word of the table.
     pub fn parse(word: &str) -> Option<Self> {
         let group = GROUPS.iter().find(|(name, _)| *name == word).map(|(_, set)| *set);
         let single = || DTYPES.iter().find(|(name, _)| *name == word).map(|(_, c)| Self(1 << c));
         group.or_else(single)
     }
 
-    /// Every word that [`Dtypes::parse`] knows.
+    /// Every word that [`Dtypes::parse`] accepts.
     pub fn words() -> impl Iterator<Item = &'static str> {
         GROUPS.iter().map(|(name, _)| *name).chain(DTYPES.iter().map(|(name, _)| *name))
     }
@@ -76,7 +76,7 @@ impl Dtypes {
         self.0 & other.0 != 0
     }
 
-    /// The bits, as the C++ and Rust tables hold them.
+    /// The bits, for the C++ and Rust tables.
     pub fn mask(self) -> u64 {
         self.0
     }

@@ -1,19 +1,12 @@
 //! Prints the C++ side: dispatcher registrations, stub pointers and the enum of operations.
 //!
-//! A registration is one macro call; `registration.h` defines the macros and the template
-//! `torch_opencl::Pointwise`:
+//! A registration is one call of `entry` in `registration.h`, with a form around the implementation:
 //!
 //! ```cpp
-//! TORCH_OPENCL_FUNCTIONAL(m, name, at::_ops struct, class, outputs, dtypes);
-//! TORCH_OPENCL_INPLACE(m, name, at::_ops struct, class, dtypes);
-//! TORCH_OPENCL_OUT(m, name, at::_ops struct, class, outputs, dtypes);
-//! TORCH_OPENCL_FUNCTION(m, name, at::_ops struct, function, dtypes);
-//! TORCH_OPENCL_COPIED(m, name, at::_ops struct, function, outputs, dtypes);
-//! TORCH_OPENCL_ALLOCATING(m, name, at::_ops struct, function, function that makes the outputs, dtypes);
-//! TORCH_OPENCL_HOST(m, name);
+//! entry<at::_ops::mm, SmallCalls::Cpu, form::Functional<torch_opencl::native::mm_out, 1>>(m, "mm", {...});
 //! ```
 //!
-//! In the place of `m` a row with `on_cpu` has a `GpuLibrary` (`host_on_cpu.h`).
+//! `{...}` is an `OpRow` (`op_row.h`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,16 +18,16 @@ use super::plan::{
 
 const BANNER: &str = "// Generated from native_functions.yaml by rust/codegen.\n";
 
-/// Number of translation units, so that a few cores compile them at the same time.
+/// Number of translation units, so that several cores compile them in parallel.
 const UNITS: usize = 8;
 
-/// The texts of the `registrations_N.cpp`; fewer than [`UNITS`] if the table is that small.
+/// The contents of the `registrations_N.cpp`; fewer than [`UNITS`] if the table is small.
 pub fn registrations(plan: &Plan) -> Vec<String> {
     units(&plan.rows).iter().map(|rows| unit(rows)).collect()
 }
 
-/// The texts of `entries/FAMILY.h`: the functions and classes of ours in each family that has some, with the types of
-/// their ops (`entry.h`). A header of all of them would make each operator recompile every file of `cpp/native`.
+/// The contents of `entries/FAMILY.h`: our functions and classes in each family that has some, with the types of their
+/// ops (`entry.h`). With one header for all of them, a new operator would recompile every file of `cpp/native`.
 pub fn entries(plan: &Plan) -> BTreeMap<&str, String> {
     let mut families: BTreeMap<&str, Vec<&Registration>> = BTreeMap::new();
     for row in &plan.rows {
@@ -80,14 +73,14 @@ fn family_entries(registrations: &[&Registration]) -> String {
     )
 }
 
-/// The struct of an op's arguments, with their names in its schema.
+/// The struct of an op's arguments, with the names in its schema.
 fn arguments_struct(function: &str, arguments: &[String]) -> String {
     let fields =
         arguments.iter().enumerate().map(|(i, name)| format!("  Argument<at::_ops::{function}, {i}> {name};\n"));
     format!("template <>\nstruct Arguments<at::_ops::{function}> {{\n{}}};\n", fields.collect::<String>())
 }
 
-/// The text of `pointwise_op.h`.
+/// The content of `pointwise_op.h`.
 pub fn pointwise_op(plan: &Plan) -> String {
     let enumerator = |op: &Pointwise| format!("  {} = {},\n", op.cpp_name(), op.code);
     let enumerators: String = plan.pointwise().map(enumerator).collect();
@@ -97,7 +90,7 @@ pub fn pointwise_op(plan: &Plan) -> String {
     let wide = |op: &Pointwise| format!("    case PointwiseOp::{}: return {:#x};\n", op.cpp_name(), op.opmath);
     let wide: String = plan.pointwise().filter(|op| op.opmath != 0).map(wide).collect();
     let label = |op: &Pointwise| format!("    case PointwiseOp::{}:\n", op.cpp_name());
-    // Without a label before it the statement would be unreachable.
+    // Without a preceding label the statement would be unreachable.
     let returns_true =
         |labels: String| if labels.is_empty() { labels } else { format!("{labels}      return true;\n") };
     let long = returns_true(plan.pointwise().filter(|op| op.part.is_some()).map(label).collect());
@@ -114,7 +107,7 @@ namespace torch_opencl {{
 enum class PointwiseOp : uint32_t {{
 {enumerators}}};
 
-// The operand whose dtype an operation computes in; Common is what PyTorch promoted the inputs to.
+// The operand whose dtype an operation computes in; Common is the dtype to which PyTorch promoted the inputs.
 enum class ClassFrom : uint8_t {{ Common, Out, In0 }};
 
 constexpr ClassFrom class_from(PointwiseOp op) {{
@@ -123,21 +116,21 @@ constexpr ClassFrom class_from(PointwiseOp op) {{
   }}
 }}
 
-// Operands that are not rounded to a 16-bit dtype: bit k for input k where it is one number, bit 4 + k for scalar k.
+// Operands that are not rounded to a 16-bit dtype: bit k for input k if it is a single value, bit 4 + k for scalar k.
 constexpr uint32_t opmath(PointwiseOp op) {{
   switch (op) {{
 {wide}    default: return 0;
   }}
 }}
 
-// Whether an operation is a long function, which has a part of the kernels' text to itself.
+// Whether an operation is a long function, which has a separate part of the kernels' source.
 constexpr bool is_long(PointwiseOp op) {{
   switch (op) {{
 {long}    default: return false;
   }}
 }}
 
-// Returns true if kernels compute all calls of an operation, small ones too.
+// Returns true if kernels compute all calls of an operation, including small ones.
 constexpr bool is_never_on_host(PointwiseOp op) {{
   switch (op) {{
 {never}    default: return false;
@@ -149,7 +142,7 @@ constexpr bool is_never_on_host(PointwiseOp op) {{
     )
 }
 
-/// The text of `distribution.h`.
+/// The content of `distribution.h`.
 pub fn distribution(plan: &Plan) -> String {
     let enumerators: String =
         plan.distributions().map(|each| format!("  {} = {},\n", each.identifier(), each.code)).collect();
@@ -169,13 +162,14 @@ enum class Distribution : uint32_t {{
     )
 }
 
-/// Spreads the rows over units: pointwise ones, of which there are most, by their op, others by their family. A new row
-/// is in one unit, and changes no other.
+/// Spreads the rows over units: those of the largest families by their op, others by their family. A new row is in one
+/// unit, and does not change the others.
 fn units(rows: &[PlannedRow]) -> Vec<Vec<&PlannedRow>> {
     let mut units: Vec<Vec<&PlannedRow>> = vec![Vec::new(); UNITS];
     for row in rows {
         let op = row.registrations.first().map(|registration| registration.op.as_str());
-        let key = if row.pointwise.is_some() { op } else { None }.unwrap_or(&row.family.name);
+        let is_of_large_family = row.pointwise.is_some() || row.family.kind == Kind::Composite;
+        let key = if is_of_large_family { op } else { None }.unwrap_or(&row.family.name);
         let hash = key.bytes().fold(0_usize, |hash, byte| (hash * 31 + usize::from(byte)) % 65_537);
         if let Some(unit) = units.get_mut(hash % UNITS) {
             unit.push(row);
@@ -204,13 +198,14 @@ fn unit(rows: &[&PlannedRow]) -> String {
         let registrations: String = rows.iter().map(of_layout).collect();
         if !registrations.is_empty() {
             let key = layout.dispatch_key();
-            text += &format!("\nTORCH_LIBRARY_IMPL(aten, {key}, m) {{\n{registrations}}}\n");
+            let registrations = format!("TORCH_LIBRARY_IMPL(aten, {key}, m) {{\n{registrations}}}\n");
+            text += &format!("\nnamespace torch_opencl {{\n\n{registrations}\n}}  // namespace torch_opencl\n");
         }
     }
     text
 }
 
-/// Only the headers of the unit's own ops: `ATen/ATen.h` would take g++ 12 from 3.9 to 6.8 s of parsing a unit. Our
+/// Only the headers of the unit's own ops: with `ATen/ATen.h` g++ 12 would parse a unit in 6.8 s instead of 3.9. Our
 /// headers come first since some of torch's rely on others that ours include.
 fn includes(rows: &[&PlannedRow]) -> String {
     let mut headers = BTreeSet::new();
@@ -258,13 +253,13 @@ fn stub(row: &PlannedRow) -> Option<String> {
     Some(format!("REGISTER_PRIVATEUSE1_DISPATCH({stub}, {kernel})\n"))
 }
 
-/// Declares a function of ours that goes into a stub.
+/// Declares our function for a stub.
 fn kernel(row: &PlannedRow) -> Option<String> {
     let StubFill { stub, kernel: StubKernel::Function(name), .. } = row.stub.as_ref()? else { return None };
     Some(format!("std::remove_pointer_t<decltype(at::native::{stub})::FnPtr> {name};\n"))
 }
 
-/// Gives a class template of ours with its arguments, or an expression of a row, a name that macros can take.
+/// Defines a name that macros can take, for our class template with its arguments or for a row's expression.
 fn definition(registration: &Registration) -> Option<String> {
     match registration.declares.as_ref()? {
         Declaration::Template { name, class, .. } => Some(format!("using {name} = {class};\n")),
@@ -282,47 +277,59 @@ fn definition(registration: &Registration) -> Option<String> {
 
 fn registration(registration: &Registration, row: &PlannedRow) -> String {
     let Registration { op, function, implementation, .. } = registration;
-    let (form, outputs) = match registration.form {
-        Form::Functional { outputs } => ("FUNCTIONAL", format!("{outputs}, ")),
-        Form::Inplace => ("INPLACE", String::new()),
-        Form::Out { outputs } => ("OUT", format!("{outputs}, ")),
-        Form::Function => ("FUNCTION", String::new()),
-        Form::Copied { outputs } => ("COPIED", format!("{outputs}, ")),
-        Form::Allocating => ("ALLOCATING", format!("torch_opencl::native::{function}_outputs, ")),
-        Form::Host => return format!("  TORCH_OPENCL_HOST(m, \"{op}\");\n"),
-    };
-    let mask = format!("{:#06x}ull", row.dtypes.mask());
-    let library = match row.on_cpu {
-        Some(OnCpu { calls, dtypes }) if calls != HostCalls::Never => {
-            let host = dtypes.mask();
-            format!("torch_opencl::GpuLibrary(m, {{torch_opencl::HostCalls::{calls:?}, {mask}, {host:#06x}ull}})")
+    let callable = format!("TORCH_OPENCL_CALLABLE({implementation})");
+    let small = small_calls(registration, row);
+    let form = match registration.form {
+        Form::Functional { outputs } => format!("Functional<{implementation}, {outputs}>"),
+        Form::Inplace => format!("Inplace<{implementation}>"),
+        Form::Out { outputs } => format!("Out<{implementation}, {outputs}, {small}>"),
+        Form::Function => format!("Function<{callable}>"),
+        Form::Copied { outputs } => format!("Copied<{callable}, {outputs}>"),
+        Form::Allocating => {
+            format!("Allocating<{callable}, decltype(torch_opencl::native::{function}_outputs)>")
         }
-        _ => "m".to_owned(),
+        Form::Host => {
+            let host = "torch::CppFunction::makeFromBoxedFunction<&torch_opencl::host_kernel>()";
+            return format!("  m.impl(\"{op}\", {host});\n");
+        }
     };
-    // Its kernel converts inputs to the dtype that they are promoted to. Lists are taken apart before.
+    let facts = facts(registration, row);
+    format!("  entry<at::_ops::{function}, {small}, form::{form}>(m, \"{op}\", {facts});\n")
+}
+
+/// The treatment of small calls on a CPU device: a `SmallCalls` of `op_row.h`.
+fn small_calls(registration: &Registration, row: &PlannedRow) -> &'static str {
+    let op = registration.op.as_str();
+    let is_out = matches!(registration.form, Form::Out { .. });
+    let on_cpu = row.family.is_small_on_host(op, is_out) || op.starts_with("_foreach_");
+    match row.family.kind {
+        _ if on_cpu && !row.is_never_on_host() => "SmallCalls::Cpu",
+        // Stubs of element-wise iterations choose ATen's CPU kernel themselves.
+        Kind::Pointwise { .. } if row.stub.is_some() => "SmallCalls::Kernel",
+        Kind::Composite | Kind::Host => "SmallCalls::Kernel",
+        Kind::Pointwise { .. } | Kind::Kernel | Kind::Random => "SmallCalls::Wait",
+    }
+}
+
+/// The `OpRow` of a registration.
+fn facts(registration: &Registration, row: &PlannedRow) -> String {
+    let op = registration.op.as_str();
+    let mut facts = vec![format!(".dtypes = {:#x}", row.dtypes.mask())];
+    // The kernel converts inputs to their promoted dtype. Lists are split before.
     let promotes = matches!(row.family.kind, Kind::Pointwise { arity: 2.. })
         && row.pointwise.as_ref().is_none_or(|op| op.class_from == ClassFrom::Common)
         && !op.starts_with("_foreach_");
-    let mut marks = Vec::new();
     if promotes {
-        marks.push("kPromotes");
+        facts.push(".promotes = true".to_owned());
     }
-    // Element-wise iterations of stubs go to the host by themselves.
-    let is_out = matches!(registration.form, Form::Out { .. });
-    let is_small_on_host = row.family.is_small_on_host(op, is_out) || op.starts_with("_foreach_");
-    if is_small_on_host && !row.is_never_on_host() {
-        marks.push("kSmallOnHost");
-        if row.family.has_given_sizes(op) {
-            marks.push("kGivenSizes");
-        }
-    } else {
-        match row.family.kind {
-            Kind::Pointwise { .. } if row.stub.is_some() => {}
-            Kind::Composite | Kind::Host => {}
-            Kind::Pointwise { .. } | Kind::Kernel | Kind::Random => marks.push("kSmallWaits"),
-        }
+    if let Some(cost) = row.cost {
+        facts.push(format!(".cost = Cost::{cost:?}"));
     }
-    let marks: String = marks.iter().map(|mark| format!("torch_opencl::{mark} | ")).collect();
-    let dtypes = format!("{marks}{mask}");
-    format!("  TORCH_OPENCL_{form}({library}, \"{op}\", {function}, {implementation}, {outputs}{dtypes});\n")
+    if row.family.has_given_sizes(op) && small_calls(registration, row) == "SmallCalls::Cpu" {
+        facts.push(".given_sizes = true".to_owned());
+    }
+    if let Some(OnCpu { calls, dtypes }) = row.on_cpu.filter(|choice| choice.calls != HostCalls::Never) {
+        facts.push(format!(".cpu = CpuCalls::{calls:?}, .cpu_dtypes = {:#x}", dtypes.mask()));
+    }
+    format!("{{{}}}", facts.join(", "))
 }

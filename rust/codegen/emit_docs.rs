@@ -7,7 +7,7 @@ use super::family::Family;
 use super::layout::Layout;
 use super::plan::{Plan, PlannedRow};
 
-/// Columns of the tables: a heading, and the word of [`Dtypes::parse`] for the dtypes in it.
+/// Columns of the tables: a heading, and the word of [`Dtypes::parse`] for its dtypes.
 const COLUMNS: [(&str, &str); 7] = [
     ("bool", "bool"),
     ("integer", "integral"),
@@ -19,26 +19,26 @@ const COLUMNS: [(&str, &str); 7] = [
 ];
 
 const INTRODUCTION: &str = "\
-An operator without a line, or a dtype without a mark, runs on the CPU, with a warning. Operators that PyTorch composes of
-these, such as `linear`, `einsum` or `cross_entropy`, have no line, and run on the device where their parts do. For
-element-wise operators of several tensors the dtype counts that these are promoted to.
+An operator without a line, or a dtype without a mark, runs on the CPU, with a warning. Operators that PyTorch composes
+from these, such as `linear`, `einsum` or `cross_entropy`, have no line, and run on the device if their parts do. For
+element-wise operators with several tensors, the table shows the dtypes to which these are promoted.
 
-An operator has one line for all its overloads, in-place and `out=` variants included. Where overloads take different
-dtypes, each set of dtypes has a line that names its overloads. Gradients are operators of their own (`..._backward`).
+An operator has one line for all its overloads, including in-place and `out=` variants. If overloads support different
+dtypes, each set of dtypes has a line with its overloads. Gradients are separate operators (`..._backward`).
 
-`x` marks all dtypes of a column. Otherwise the cell names those that are supported: `f16`, `bf16` and `f32` are
-float16, bfloat16 and float32, and so on. The columns of several dtypes are integer (uint8, int8 to int64), floating point
+`x` marks all dtypes of a column. Otherwise the cell has the supported dtypes: `f16`, `bf16` and `f32` are float16,
+bfloat16 and float32, and so on. The columns with several dtypes are integer (uint8, int8 to int64), floating point
 (float16, bfloat16, float32, float64) and complex (complex64, complex128). float64 and complex128 need a device with
 `cl_khr_fp64`.
 ";
 
-/// The text of `coverage.md`: a section for each family that has operators, which come in alphabetical order.
+/// The content of `coverage.md`: a section for each family that has operators, in alphabetical order.
 pub fn coverage(plan: &Plan) -> String {
     let overloads: usize = plan.rows.iter().map(|row| row.registrations.len()).sum();
     let mut text = format!(
         "# Supported operators\n\n\
          Generated from `native_functions.yaml` by `make docs`: {overloads} overloads, for the PyTorch of\n\
-         requirements-dev.txt. A few operators are for some releases only.\n\n\
+         requirements-dev.txt. Some operators exist only in some releases.\n\n\
          {INTRODUCTION}"
     );
     let mut families: Vec<&Family> = Vec::new();
@@ -66,7 +66,7 @@ pub fn coverage(plan: &Plan) -> String {
     text
 }
 
-/// The heading of a family's section; its name where that says enough.
+/// The heading of a family's section; its name if that is clear enough.
 fn title(family: &str) -> &str {
     match family {
         "nullary" => "Element-wise, no input",
@@ -107,7 +107,7 @@ fn heading() -> String {
     format!("| operator | {} |\n|{}\n", names.join(" | "), " --- |".repeat(COLUMNS.len() + 1))
 }
 
-/// One line for each operator and set of dtypes.
+/// A line for each operator and set of dtypes.
 fn lines(rows: &[&PlannedRow], layout: Layout) -> Vec<String> {
     let mut operators: BTreeMap<&str, BTreeMap<Vec<String>, Vec<String>>> = BTreeMap::new();
     for row in rows {
@@ -132,7 +132,7 @@ fn cells(dtypes: Dtypes) -> Vec<String> {
     COLUMNS.iter().map(|(_, column)| cell(dtypes.mask(), column)).collect()
 }
 
-/// `x` where a set has all dtypes of a column, otherwise the names of those that it has.
+/// `x` if a set has all dtypes of a column, otherwise the names of those in the set.
 fn cell(dtypes: u64, column: &str) -> String {
     let column = Dtypes::parse(column).map_or(0, Dtypes::mask);
     if dtypes & column == column {

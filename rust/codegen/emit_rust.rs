@@ -1,7 +1,6 @@
-//! Prints what the Rust side takes from the table: `distributions.rs`, and `pointwise_table.rs`, the pointwise
-//! operations.
+//! Prints the Rust files from the table: `distributions.rs`, and `pointwise_table.rs`, the pointwise operations.
 //!
-//! The latter is included where a struct `PointwiseRow` is in scope:
+//! The latter is included in a scope with a struct `PointwiseRow`:
 //!
 //! | field          | type                   | holds                                              |
 //! | -------------- | ---------------------- | -------------------------------------------------- |
@@ -11,14 +10,14 @@
 //! | `scalars`      | `&'static [&str]`      | names of the scalar parameters                     |
 //! | `outputs`      | integer                | number of outputs                                  |
 //! | `part`         | integer                | its index in `PARTS`                               |
-//! | `expr`         | `Option<&'static str>` | of the first output, for float and double          |
+//! | `expr`         | `Option<&'static str>` | for the first output, for float and double         |
 //! | `expr_int`     | same                   | for `long`                                         |
-//! | `expr_bool`    | same                   | for `long` where the compute dtype is bool         |
+//! | `expr_bool`    | same                   | for `long` if the compute dtype is bool            |
 //! | `expr_complex` | same                   | for the complex types                              |
 //! | `dtypes`       | `u64`                  | dtypes of the row, bit n for `c10::ScalarType` n   |
 //! | `cases`        | `[&'static str; 3]`    | its `case` lines, in the order of `ExprClass`      |
-//! | `short`        | `[bool; 3]`            | whether these are a few instructions, likewise     |
-//! | `narrow`       | `bool`                 | whether `int` will do for integers of 32 bits      |
+//! | `short`        | `[bool; 3]`            | whether these are a few instructions, same order   |
+//! | `narrow`       | `bool`                 | whether `int` suffices for integers of 32 bits     |
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -26,7 +25,7 @@ use std::fmt::Write;
 use super::cases::{cases, distribution_case, is_narrow, is_short, Class, BOOL_CASES, OUTPUT_CASES};
 use super::plan::{Plan, Pointwise};
 
-/// The text of `pointwise_table.rs`.
+/// The content of `pointwise_table.rs`.
 pub fn pointwise_table(plan: &Plan) -> String {
     let variants = plan.pointwise().map(|op| format!("    /// `{}`\n    {} = {},\n", op.name, op.rust_name(), op.code));
     let parts: Vec<&str> =
@@ -41,7 +40,7 @@ pub fn pointwise_table(plan: &Plan) -> String {
 pub enum PointwiseOp {{
 {variants}}}
 
-/// Compute classes that have expressions of their own.
+/// Compute classes with separate expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExprClass {{
     /// `float` and `double`
@@ -52,13 +51,13 @@ pub enum ExprClass {{
     Complex,
 }}
 
-/// Added to a code to form the `case` for compute dtype bool, where a row has `expr_bool`.
+/// Added to a code to form the `case` for compute dtype bool, if a row has `expr_bool`.
 pub const BOOL_CASES: u32 = {BOOL_CASES};
 
-/// Added to a code, times its number, for each output after the first.
+/// Added to a code, times the index of the output.
 pub const OUTPUT_CASES: u32 = {OUTPUT_CASES};
 
-/// Functions that only the programs of some rows have; the first part is of rows that need none.
+/// Functions that only the programs of some rows have; the first part is for rows that need none.
 pub static PARTS: &[&str] = &[
     \"\",
 {texts}];
@@ -73,7 +72,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
     )
 }
 
-/// The text of `distributions.rs`: what the random kernels' source needs of the rows.
+/// The content of `distributions.rs`: the rows' part of the random kernels' source.
 pub fn distributions(plan: &Plan) -> String {
     let names: Vec<_> = plan.distributions().map(|distribution| distribution.name.as_str()).collect();
     let codes: String =
@@ -85,10 +84,10 @@ pub fn distributions(plan: &Plan) -> String {
 /// Ops that draw from a distribution; the position is the code.
 pub static NAMES: &[&str] = &{names:?};
 
-/// Their codes as the kernels call them.
+/// Their codes as the kernels' macros.
 pub const CODES: &str = {codes:?};
 
-/// The `case` of each.
+/// The `case` lines.
 pub const CASES: &str = {cases:?};
 "
     )

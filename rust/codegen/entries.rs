@@ -1,4 +1,4 @@
-//! Prints `kernel_entries.rs`: for each kernel the Rust struct of its arguments, and its name.
+//! Prints `kernel_entries.rs`: for each kernel its name, and the Rust struct of its arguments.
 
 use std::fmt::Write;
 
@@ -13,20 +13,20 @@ pub struct Entries {
     names: String,
     /// Rows of `PACKED`.
     packed: String,
-    /// Kernels and groups so far: their names, and their lists.
+    /// Kernels so far: their names, and their parameters.
     kernels: Vec<(String, Vec<Parameter>)>,
     groups: Vec<String>,
 }
 
 impl Entries {
-    /// A kernel may be declared once for each kind of device; those that take the same share a struct.
+    /// A kernel may be declared once for each class of devices; kernels with the same parameters share a struct.
     pub fn add(&mut self, module: &str, kernel: &Kernel) -> Result<(), String> {
         let Kernel { name, parameters, .. } = kernel;
         if let Some((_, other)) = self.kernels.iter().find(|(other, _)| other == name) {
             return if other == parameters {
                 Ok(())
             } else {
-                Err(format!("another kernel {name} takes something else"))
+                Err(format!("another kernel {name} has other parameters"))
             };
         }
         let same = self.kernels.iter().find(|(_, other)| other == parameters).map(|(name, _)| camel(name));
@@ -75,14 +75,14 @@ impl Entries {
         );
     }
 
-    /// The structs of a list's groups, each once.
+    /// The structs of the groups in a list, each once.
     fn groups(&mut self, parameters: &[Parameter]) {
         for Parameter { name, declared, kind } in parameters {
             let Kind::Group(group) = kind else { continue };
             self.groups(group);
             if !self.groups.contains(declared) {
                 self.groups.push(declared.clone());
-                self.print(&camel(&format!("{name}_arguments")), &format!("Arguments that `{declared}` lists."), group);
+                self.print(&camel(&format!("{name}_arguments")), &format!("Arguments in `{declared}`."), group);
             }
         }
     }
@@ -91,7 +91,7 @@ impl Entries {
         let text = &mut self.text;
         let _ = writeln!(
             text,
-            "\n/// {docs}\n#[derive(Clone, Copy, Debug)]\n#[allow(missing_docs, reason = \"the kernel says what they are\")]\npub struct {name}{} {{",
+            "\n/// {docs}\n#[derive(Clone, Copy, Debug)]\n#[allow(missing_docs, reason = \"the kernel describes them\")]\npub struct {name}{} {{",
             lifetime(parameters)
         );
         for Parameter { name, kind, .. } in parameters {
@@ -148,13 +148,13 @@ impl Entries {
     pub fn text(self) -> String {
         format!(
             "// Generated from the kernels by rust/codegen.\n\n{}{}\n\
-             /// The structs that kernels' scalars travel in.\npub static PACKED: &[SharedStruct] = &[\n{}];\n",
+             /// The structs in which kernels' scalars are passed.\npub static PACKED: &[SharedStruct] = &[\n{}];\n",
             self.names, self.text, self.packed
         )
     }
 }
 
-/// The arguments besides the scalars, in the kernel's order.
+/// The arguments other than scalars, in the kernel's order.
 fn bind(parameters: &[Parameter], path: &str, bound: &mut String) {
     for Parameter { name, kind, .. } in parameters {
         let _ = match kind {
@@ -172,7 +172,7 @@ fn bind(parameters: &[Parameter], path: &str, bound: &mut String) {
     }
 }
 
-/// `<'a>` where a parameter borrows.
+/// `<'a>` if a parameter borrows.
 fn lifetime(parameters: &[Parameter]) -> &'static str {
     if flat(parameters).iter().any(|parameter| parameter.kind == Kind::Bytes) {
         "<'a>"

@@ -1,45 +1,45 @@
-//! A light reading of expressions: enough to find mistakes before a device's compiler does.
+//! A simple analysis of expressions, which finds mistakes before a device's compiler does.
 
-/// OpenCL C builtins that take no integers; a call on `long` would be ambiguous.
+/// OpenCL C builtins without integer overloads; a call with `long` would be ambiguous.
 const FLOAT_ONLY: &str = "acos acosh acospi asin asinh asinpi atan atan2 atan2pi atanh atanpi cbrt \
     ceil copysign cos cosh cospi degrees erf erfc exp exp10 exp2 expm1 fabs fdim floor fma fmax \
     fmin fmod frexp hypot ilogb isfinite isinf isnan isnormal ldexp lgamma log log10 log1p log2 \
     logb mix modf nan nextafter pow pown powr radians remainder rint rootn round rsqrt sign \
     signbit sin sincos sinh sinpi smoothstep sqrt step tan tanh tanpi tgamma trunc";
 
-/// Builtins, and functions and macros of `math.cl` and what comes before it, that are a few instructions.
+/// Builtins, and functions and macros of `math.cl` and the files before it, that are a few instructions.
 const SHORT: &str =
     "ANY AS_TM B C NZ SEL TO_TM abs ceil clamped cmul copysign fabs floor fmax fmin m_rint maximum minimum rint \
     select shift_left shift_right sqrt trunc";
 
-/// Functions and macros that choose between values, and compute none.
+/// Functions and macros that select values without computing.
 const CHOICES: &str = "B C NZ SEL clamped max maximum min minimum";
 
-/// Names that the expression uses.
+/// Names in the expression.
 pub fn names(expr: &str) -> Vec<&str> {
     tokens(expr).into_iter().filter(|token| is_identifier(token)).collect()
 }
 
-/// A builtin or literal that makes the expression one on floats, if there is any.
+/// A builtin or literal that makes the expression a floating one, if there is any.
 pub fn float_part(expr: &str) -> Option<&str> {
     let is_builtin = |name: &str| FLOAT_ONLY.split_whitespace().any(|builtin| builtin == name);
     tokens(expr).into_iter().find(|token| is_builtin(token) || is_float(token))
 }
 
-/// An operator, builtin or literal that is wrong on complex numbers, if there is any.
+/// An operator, builtin or literal that is wrong for complex numbers, if there is any.
 pub fn real_part(expr: &str) -> Option<&str> {
     let operator = expr.find(['*', '/', '<', '>']).and_then(|at| expr.get(at..=at));
     operator.or_else(|| float_part(expr))
 }
 
-/// Returns true if the expression calls nothing that takes more than a few instructions.
+/// Returns true if the expression calls only functions of a few instructions.
 pub fn is_short(expr: &str) -> bool {
     called(expr).all(|name| SHORT.split_whitespace().any(|short| short == name))
 }
 
-/// Returns true if an expression on integers of 32 bits or fewer needs no wider ones: the low bits of a sum, a
-/// difference, a product and of bitwise operations are those of the operands' low bits, and a choice takes what is
-/// there. One that does both might compare what has wrapped.
+/// Returns true if an expression on integers of at most 32 bits needs no wider ones: the low bits of a sum, a
+/// difference, a product and of bitwise operations depend only on the operands' low bits, and a selection does not
+/// change values. An expression with both might compare wrapped values.
 pub fn is_narrow(expr: &str) -> bool {
     let is_choice = |name: &str| CHOICES.split_whitespace().any(|choice| choice == name);
     let divides_or_shifts = ["/", "%", "<<", ">>"].into_iter().any(|operator| expr.contains(operator));
@@ -50,7 +50,7 @@ pub fn is_narrow(expr: &str) -> bool {
     !(chooses && expr.contains(['+', '-', '*', '~']))
 }
 
-/// Names that the expression calls.
+/// Names of functions that the expression calls.
 fn called(expr: &str) -> impl Iterator<Item = &str> {
     expr.match_indices('(').filter_map(|(at, _)| {
         let before = expr.get(..at)?.trim_end();
@@ -78,7 +78,7 @@ pub fn marked(expr: &str) -> String {
     text + rest
 }
 
-/// End of the number that the text starts with: a sign belongs to it after the `e` of an exponent.
+/// End of the number at the start of the string; a sign after the `e` of an exponent belongs to it.
 fn number_end(text: &str) -> usize {
     let hexadecimal = text.starts_with("0x");
     let mut before = ' ';
@@ -90,7 +90,7 @@ fn number_end(text: &str) -> usize {
     .unwrap_or(text.len())
 }
 
-/// Refuses text that cannot follow a `return` in a `case`.
+/// Refuses source that cannot follow a `return` in a `case`.
 pub fn well_formed(expr: &str) -> Result<(), &'static str> {
     if expr.contains(['{', '}']) {
         return Err("it holds a statement");
@@ -98,7 +98,7 @@ pub fn well_formed(expr: &str) -> Result<(), &'static str> {
     balanced(expr)
 }
 
-/// Refuses text that is no expression of C++.
+/// Refuses source that is not a C++ expression.
 pub fn balanced(expr: &str) -> Result<(), &'static str> {
     if expr.contains(';') {
         return Err("it holds a statement");
@@ -120,7 +120,7 @@ pub fn balanced(expr: &str) -> Result<(), &'static str> {
     }
 }
 
-/// The words of an expression, each with the text before it.
+/// The words of an expression, each with the source before it.
 pub fn words_in_place(expr: &str) -> impl Iterator<Item = (&str, &str)> {
     let starts = expr
         .char_indices()
@@ -131,13 +131,13 @@ pub fn words_in_place(expr: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Returns true if text can name a C variable.
+/// Returns true for a valid name of a C variable.
 pub fn is_identifier(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     starts && text.chars().all(is_word)
 }
 
-/// Names and numbers, without operators; the `x` of `a.x` is a member and left out.
+/// Names and numbers, without operators; members, such as the `x` of `a.x`, are left out.
 fn tokens(expr: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = expr;

@@ -1,32 +1,32 @@
-//! The families that a row can belong to.
+//! The families of rows.
 
 use std::path::Path;
 
 use super::diagnostic::Diagnostic;
 
-/// The keys that a row of a family must give.
+/// The keys that rows of a family need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An expression on `arity` inputs that fills an ATen stub.
     Pointwise { arity: usize },
-    /// A stub filled by a `kernel`, or an `entry` in place of ATen's own function.
+    /// A stub filled by a `kernel`, or an `entry` that replaces ATen's own function.
     Kernel,
     /// As `Kernel`, or a stub filled by an expression over random draws.
     Random,
-    /// ATen's own function as it is (it only composes other ops or touches metadata), or an `entry`.
+    /// ATen's own function unchanged (it only composes other ops or changes metadata), or an `entry`.
     Composite,
     /// ATen's function for the CPU, on the memory of the device mapped for the host.
     Host,
 }
 
-/// A family of ops: those that share one kernel signature and one launcher.
+/// A family of ops with a common kernel signature and launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Family {
     pub name: String,
     pub kind: Kind,
 }
 
-/// Families that are not a folder of launchers.
+/// Families without a folder of launchers.
 const KINDS: [(&str, Kind); 9] = [
     ("nullary", Kind::Pointwise { arity: 0 }),
     ("unary", Kind::Pointwise { arity: 1 }),
@@ -39,8 +39,8 @@ const KINDS: [(&str, Kind); 9] = [
     ("host", Kind::Host),
 ];
 
-/// Families whose calls with few elements the host may compute, where the device is the CPU (`cpp/host_call.h`): one
-/// kernel of the CPU does what one of ours does. Pointwise ones have stubs for that (`cpp/host_iteration.h`).
+/// Families whose small calls the host may compute if the device is a CPU (`cpp/host_call.h`): one CPU kernel replaces
+/// one of ours. Pointwise families have stubs for that (`cpp/host_iteration.h`).
 const SMALL_ON_HOST: [&str; 13] = [
     "copy",
     "foreach",
@@ -58,30 +58,30 @@ const SMALL_ON_HOST: [&str; 13] = [
 ];
 
 impl Family {
-    /// Returns true if the host may compute calls of an op with few elements. For bags and gradients of embeddings the
-    /// entries do that, as the CPU's functions do not check indices. Pads and pooling of the CPU give an output that is
-    /// an argument other strides than it has. Rows with `on_cpu: never` are left out by the caller.
+    /// Returns true if the host may compute small calls of an op. For bags and gradients of embeddings the entries do
+    /// that, as the CPU's functions do not check indices. The CPU's padding and pooling change the strides of an `out`
+    /// argument. The caller excludes rows with `on_cpu: never`.
     pub fn is_small_on_host(&self, op: &str, is_out: bool) -> bool {
         let restrides = is_out && ["pool", "resample"].contains(&self.name.as_str());
         op == "embedding" || (!restrides && SMALL_ON_HOST.contains(&self.name.as_str()))
     }
 
-    /// Returns true if an op with few elements is told how many its result has.
+    /// Returns true if an argument of an op with few elements gives the size of its result.
     pub fn has_given_sizes(&self, op: &str) -> bool {
         (self.name == "resample" && op.contains("upsample")) || op.starts_with("max_unpool") || op.starts_with("col2im")
     }
 }
 
-/// Folders beside those of the families, for what they share, and that of the pointwise ones.
+/// Other folders next to those of the families: shared code, and the pointwise families.
 const NO_FAMILIES: [&str; 3] = ["core", "pointwise", "tuning"];
 
-/// The most inputs a pointwise family has.
+/// The maximum number of inputs of a pointwise family.
 pub const MAX_ARITY: usize = 4;
 
 /// Names of the inputs in an expression, in order.
 pub const INPUTS: [&str; MAX_ARITY] = ["a", "b", "c", "d"];
 
-/// Every family. A folder of launchers is one: a new family needs no line here.
+/// Every family. Each folder of launchers is one: a new family needs no line here.
 pub fn families(launchers: &Path) -> Result<Vec<Family>, Diagnostic> {
     let unreadable = |error| Diagnostic::file(launchers, format!("cannot be read: {error}"));
     let mut folders = Vec::new();

@@ -1,11 +1,11 @@
-//! Directives around each kernel, so that a program can be built of one kernel alone: with `ONE_KERNEL` and
-//! `KERNEL_<name>` defined, the others are left out.
+//! Directives around each kernel, so that a program can be built with one kernel: with `ONE_KERNEL` and `KERNEL_<name>`
+//! defined, the others are excluded.
 
 use std::fmt::Write;
 
 use super::kernels::{header, without_comments};
 
-/// The text of a file with the directives. `Err` has the line of a kernel whose body does not end.
+/// The source of a file with the directives. `Err` has the line of a kernel whose body has no end.
 pub fn guarded(text: &str) -> Result<String, usize> {
     let code = without_comments(text);
     let mut printed = String::with_capacity(text.len() * 2);
@@ -29,8 +29,8 @@ pub fn guarded(text: &str) -> Result<String, usize> {
     Ok(printed)
 }
 
-/// The position behind the brace that closes a body: in its first line, or the first one at the start of a line. Others
-/// do not tell, as directives may choose between two lines that open a block.
+/// The position after the brace that closes a body: at the end of its first line, or the first one at the start of a
+/// line. Other braces cannot be counted, as directives may select one of two lines that open a block.
 fn end_of_body(code: &str, body: usize) -> Option<usize> {
     let rest = code.get(body..)?;
     let first = rest.lines().next()?;

@@ -1,33 +1,34 @@
 //! Reads kernels' parameters, prints a Rust struct of them for each kernel, and packs a kernel's scalars into one
 //! argument.
 //!
-//! A `.cl` file declares a kernel as OpenCL C has it:
+//! A `.cl` file declares a kernel in OpenCL C:
 //!
 //! ```c
 //! #define RANGE_ARGUMENTS long first, long last
 //! __kernel void fill(__global uchar *out, ulong out_offset, int out_dtype, T value, RANGE_ARGUMENTS) {
 //! ```
 //!
-//! From that come
+//! This gives
 //!
 //! - `entry::Fill { out: Memory, out_dtype: DType, value: Value, range: RangeArguments }`, which a launcher fills in by
-//!   name, and the typed name `entry::FILL` of the kernel. A macro `X_ARGUMENTS` is a struct of its own, which kernels
-//!   can share.
-//! - the source that is compiled: its scalars, offsets among them, are the fields of one struct, and the body begins
-//!   by unpacking them. Thirty calls of `clSetKernelArg` cost more than most small kernels take. Buffers, local memory
-//!   and structs stay arguments of their own: GPU compilers read those in place, but would copy a struct in a struct.
+//!   name, and the typed name `entry::FILL` of the kernel. A macro `X_ARGUMENTS` becomes a separate struct, which
+//!   kernels can share.
+//! - the source that is compiled: its scalars, including offsets, are the fields of one struct, and the body begins
+//!   with code that unpacks them. Thirty calls of `clSetKernelArg` cost more than most small kernels take. Buffers,
+//!   local memory and structs remain separate arguments: GPU compilers read those in place, but would copy a struct in
+//!   a struct.
 //!
 //! | declared                                   | field                                         | is passed            |
 //! | ------------------------------------------ | --------------------------------------------- | -------------------- |
 //! | `__global uchar *x, ulong x_offset`        | `Memory`, a buffer and an offset              | as a buffer, packed  |
 //! | `__global uchar *x`                        | `MemHandle`                                   | as a buffer          |
-//! | `__local T *x`                             | `LocalBytes`, how many                        | by itself            |
+//! | `__local T *x`                             | `LocalBytes`, their number                    | by itself            |
 //! | `int dtype0`, `int x_dtype`                | `DType`                                       | packed               |
 //! | `int`, `long`, `ulong`, `float`            | `i32`, `i64`, `u64`, `f32`                    | packed               |
 //! | `T`, `TR`                                  | `Value`, a scalar of the compute class        | packed, as its bits  |
 //! | a struct with `SHARED`                     | the struct of `kernels::structs`              | by itself            |
 //! | any other struct                           | `&[u8]`                                       | by itself            |
-//! | a macro `X_PARAMETERS`, at the end         | none: a program's own text lists them         | by the launcher      |
+//! | a macro `X_PARAMETERS`, at the end         | none: generated source declares them          | by the launcher      |
 
 use std::path::{Path, PathBuf};
 
@@ -37,10 +38,10 @@ use super::guards::guarded;
 use super::packed::{argument_bytes, packed, scalars};
 use super::structs::{SharedStructs, TYPES};
 
-/// Bytes of arguments that every device takes (`CL_DEVICE_MAX_PARAMETER_SIZE`).
+/// Bytes of arguments that every device supports (`CL_DEVICE_MAX_PARAMETER_SIZE`).
 const MOST_BYTES: usize = 1024;
 
-/// Names that parameters cannot have: keywords of Rust, and the generated code's own.
+/// Names that parameters cannot have: keywords of Rust, and names in the generated code.
 const RESERVED: [&str; 16] = [
     "packed", "pad", "self", "in", "as", "fn", "impl", "loop", "match", "mod", "move", "mut", "pub", "ref", "type",
     "use",
@@ -49,30 +50,30 @@ const RESERVED: [&str; 16] = [
 /// Kind of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// `__global`, with an offset behind it or not.
+    /// `__global`, possibly followed by an offset.
     Buffer {
         has_offset: bool,
     },
     Local,
     DType,
-    /// `int` and the like.
+    /// `int` and similar.
     Number(String),
     /// `T` or `TR`.
     Value(String),
-    /// A struct that Rust has too: the module, and its bytes.
+    /// A struct that is also in Rust: the module, and its bytes.
     Shared(String, usize),
-    /// A struct that a launcher encodes.
+    /// A struct that a launcher writes as bytes.
     Bytes,
-    /// The parameters that a macro lists.
+    /// The parameters in a macro.
     Group(Vec<Parameter>),
-    /// A macro `X_PARAMETERS` for what a program's own text adds behind all others, each behind a comma.
+    /// A macro `X_PARAMETERS` at the end, for parameters that generated source adds, each after a comma.
     Open,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
     pub name: String,
-    /// As it is declared: `__global const uchar *x`.
+    /// The declaration: `__global const uchar *x`.
     pub declared: String,
     pub kind: Kind,
 }
@@ -81,23 +82,23 @@ pub struct Kernel {
     pub name: String,
     pub parameters: Vec<Parameter>,
     pub line: usize,
-    /// Positions in the text of the parameter list and of the body.
+    /// Positions in the source of the parameter list and of the body.
     pub list: std::ops::Range<usize>,
     pub keyword: usize,
     pub body: usize,
 }
 
-/// A file of kernels as it is compiled.
+/// A file of kernels in its compiled form.
 pub struct Source {
     /// Name of the file.
     pub name: String,
-    /// Its text with packed arguments.
+    /// Its source with packed arguments.
     pub text: String,
 }
 
-/// All of a folder's kernels.
+/// All kernels of a folder.
 pub struct Kernels {
-    /// The text of `kernel_entries.rs`.
+    /// The content of `kernel_entries.rs`.
     pub entries: String,
     /// The sources that replace the files.
     pub sources: Vec<Source>,
@@ -136,7 +137,7 @@ pub fn kernels(files: &[(PathBuf, String)], structs: &SharedStructs) -> Result<K
 }
 
 struct Reader<'a> {
-    /// Their texts without comments.
+    /// Their sources without comments.
     files: &'a [(PathBuf, String)],
     structs: &'a SharedStructs,
 }
@@ -150,25 +151,25 @@ impl Reader<'_> {
             let line = code.get(..keyword).unwrap_or_default().matches('\n').count() + 1;
             let problem = |message: String| Diagnostic::at(path, line, message);
             let Some(Header { name, list, body }) = header(&code, keyword) else {
-                return Err(problem("what follows '__kernel' is no function".into()));
+                return Err(problem("'__kernel' is not followed by a function".into()));
             };
             from = body;
             let declared = code.get(list.clone()).unwrap_or_default();
             let Some(parameters) = self.parameters(path, declared).map_err(problem)? else { continue };
             if parameters.iter().any(|p| p.kind == Kind::Open) && scalars(&parameters, "").is_empty() {
-                return Err(problem(format!("{name} has no scalar in front of the parameters that a text adds")));
+                return Err(problem(format!("{name} needs a scalar before the parameters that generated source adds")));
             }
             let bytes = argument_bytes(&parameters);
             if bytes > MOST_BYTES {
                 return Err(problem(format!("{name} takes {bytes} bytes of arguments"))
-                    .hint(format!("some devices take no more than {MOST_BYTES}; pass what is large in a buffer")));
+                    .hint(format!("some devices support no more than {MOST_BYTES}; pass large structs in a buffer")));
             }
             found.push(Kernel { name, parameters, line, list, keyword, body });
         }
         Ok(found)
     }
 
-    /// The parameters of a list; none where a macro with arguments makes it, as their number is open then.
+    /// The parameters of a list; `None` if it is a macro with arguments, as their number is then unknown.
     fn parameters(&self, path: &Path, list: &str) -> Result<Option<Vec<Parameter>>, String> {
         let mut parameters: Vec<Parameter> = Vec::new();
         for declared in list.split(',').map(|declared| declared.split_whitespace().collect::<Vec<_>>().join(" ")) {
@@ -200,7 +201,7 @@ impl Reader<'_> {
             }
             if RESERVED.contains(&&*name) {
                 return Err(format!(
-                    "a parameter cannot be called '{name}', which means something else in Rust or here"
+                    "a parameter cannot be called '{name}', which has another meaning in Rust or in generated code"
                 ));
             }
             let kind = self.kind(path, &kind, &name)?;
@@ -229,14 +230,14 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns true if a file, or any, declares a struct of that name.
+    /// Returns true if a file, or any file, declares a struct with that name.
     fn is_struct(&self, name: &str, file: Option<&Path>) -> bool {
         let end = format!("}} {name};");
         let mut files = self.files.iter().filter(|(path, _)| file.is_none_or(|file| file == path));
         files.any(|(_, text)| text.lines().any(|line| line.trim_end() == end))
     }
 
-    /// The text of a macro's only definition.
+    /// The value of a macro that is defined once.
     fn definition(&self, name: &str) -> Result<String, String> {
         let define = format!("#define {name}");
         let mut definitions = self.files.iter().flat_map(|(_, text)| {
@@ -245,7 +246,7 @@ impl Reader<'_> {
             })
         });
         let (Some(rest), None) = (definitions.next(), definitions.next()) else {
-            return Err(format!("'{name}' is defined nowhere, or more than once"));
+            return Err(format!("'{name}' is not defined, or defined more than once"));
         };
         let mut definition = String::new();
         for line in rest.lines() {
@@ -259,14 +260,14 @@ impl Reader<'_> {
     }
 }
 
-/// The name of a kernel, and positions in the text: of its parameters, and behind the brace that opens its body.
+/// The name of a kernel, and positions in the source: of its parameters, and after the brace that opens its body.
 pub struct Header {
     pub name: String,
     pub list: std::ops::Range<usize>,
     pub body: usize,
 }
 
-/// The header of the kernel whose keyword is at a position of a text without comments.
+/// The header of the kernel whose keyword is at a position of a source without comments.
 pub fn header(code: &str, keyword: usize) -> Option<Header> {
     let name_at = find(code, "void", keyword)? + "void".len();
     let open = find(code, "(", name_at)?;
@@ -279,7 +280,7 @@ pub fn header(code: &str, keyword: usize) -> Option<Header> {
     Some(Header { name: name.trim().to_owned(), list: open + 1..close, body })
 }
 
-/// The text with blanks for comments, byte for byte.
+/// The source with blanks instead of comments, of the same length.
 pub fn without_comments(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -309,7 +310,7 @@ fn closing(text: &str, open: usize) -> Option<usize> {
     None
 }
 
-/// The parameters of a list with those of its groups.
+/// The parameters of a list, including those of its groups.
 pub fn flat(parameters: &[Parameter]) -> Vec<&Parameter> {
     parameters
         .iter()

@@ -1,23 +1,23 @@
-//! Layouts of tensors, each of which the dispatcher has a key for.
+//! Layouts of tensors, each with a dispatch key.
 
 use super::nearest::nearest;
 
-/// How a tensor holds its elements.
+/// The way in which a tensor stores its elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layout {
     #[default]
     Strided,
-    /// Indices and values of the elements that are given.
+    /// Indices and values of the specified elements.
     SparseCoo,
-    /// CSR, CSC, BSR and BSC: compressed indices of one dimension, plain ones of the other.
+    /// CSR, CSC, BSR and BSC: compressed indices of one dimension, plain indices of the other.
     SparseCsr,
 }
 
-/// Layouts besides the usual one, by their words in a row.
+/// Layouts other than strided, with their words in a row.
 const WORDS: [(&str, Layout); 2] = [("sparse_coo", Layout::SparseCoo), ("sparse_csr", Layout::SparseCsr)];
 
 impl Layout {
-    /// The layout that a word of the table names, or a hint.
+    /// The layout for a word of the table, or a hint.
     pub fn parse(word: &str) -> Result<Self, String> {
         let known = WORDS.map(|(known, _)| known);
         WORDS.iter().find(|(known, _)| *known == word).map(|(_, layout)| *layout).ok_or_else(|| {
@@ -37,7 +37,7 @@ impl Layout {
         }
     }
 
-    /// The dispatch key of the kernels that ATen has for the CPU, most of which compose others.
+    /// The dispatch key of ATen's kernels for the CPU, most of which compose others.
     pub fn cpu_key(self) -> &'static str {
         match self {
             Self::Strided => "CPU",

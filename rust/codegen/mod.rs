@@ -1,25 +1,24 @@
 //! Build-time code generation: from the op table to registrations, enums, kernel cases and docs.
 //!
-//! `native_functions.yaml` says which ops the backend implements; the file of the same name that
-//! torchgen ships inside torch says what those ops look like. `build.rs` calls [`run`], which
-//! reads both, checks every row and writes what the two languages need into `OUT_DIR`:
+//! `native_functions.yaml` lists the ops that the backend implements; the file of the same name that torchgen ships
+//! inside torch describes those ops. `build.rs` calls [`run`], which reads both, checks every row and writes files for
+//! the two languages into `OUT_DIR`:
 //!
 //! | file                   | for                                                             |
 //! | ---------------------- | --------------------------------------------------------------- |
 //! | `registrations_N.cpp`  | dispatcher registrations and stub pointers                      |
 //! | `entries/FAMILY.h`     | declarations of a family's functions and classes, by their ops  |
-//! | `pointwise_op.h`       | `torch_opencl::PointwiseOp`, the pointwise ops as C++ sees them |
-//! | `pointwise_table.rs`   | the same enum, its rows and the kernel cases, as Rust sees them |
+//! | `pointwise_op.h`       | `torch_opencl::PointwiseOp`, the pointwise ops for C++          |
+//! | `pointwise_table.rs`   | the same enum, its rows and the kernel cases, for Rust          |
 //! | `distribution.h`, `distributions.rs` | the distributions of the random kernels, for both     |
 //! | `coverage.md`          | the table of supported ops for the documentation                |
 //!
-//! [`kernels()`] reads the kernels themselves: their parameters become `kernel_entries.rs` and `kernel_structs.rs` for
-//! launchers, and `cl/*.cl` are the sources that are compiled.
+//! [`kernels()`] reads the kernels: their parameters become `kernel_entries.rs` and `kernel_structs.rs` for launchers,
+//! and `cl/*.cl` are the sources that are compiled.
 //!
-//! The stages are one module each: [`table`] and [`schema`] parse, [`stubs`] scans torch's
-//! headers, [`check`] turns rows into a [`plan`] or into diagnostics (with [`resolve`] for ops,
-//! [`operation`] and [`classes`] for expressions), and the `emit_*` modules print the plan. Nothing is printed from a
-//! table that has a bad row.
+//! Each stage is a module: [`table`] and [`schema`] parse, [`stubs`] scans torch's headers, [`check`] converts rows to
+//! a [`plan`] or to diagnostics (with [`resolve`] for ops, [`operation`] and [`classes`] for expressions), and the
+//! `emit_*` modules print the plan. Nothing is printed from a table with an invalid row.
 
 mod cases;
 mod check;
@@ -54,22 +53,22 @@ use std::path::{Path, PathBuf};
 pub use diagnostic::Diagnostic;
 pub use release::{Release, Supported};
 
-/// Files that everything is generated from.
+/// Inputs of the generator.
 pub struct Inputs<'a> {
     /// The backend's op table.
     pub table: &'a Path,
     /// The `native_functions.yaml` of the torch that is built against.
     pub aten: &'a Path,
-    /// The folder that holds torch's `ATen/`.
+    /// The folder of torch that contains `ATen/`.
     pub torch_include: &'a Path,
-    /// The folder of the launchers, in which each family has a folder.
+    /// The folder of the launchers, with a folder for each family.
     pub launchers: &'a Path,
-    /// The release of torch, which some rows are not for.
+    /// The release of torch, for which some rows may not be.
     pub torch: Release,
     pub supported: Supported,
 }
 
-/// Generates everything into `out_dir` and returns the C++ sources to compile.
+/// Generates all files into `out_dir` and returns the C++ sources to compile.
 ///
 /// All problems of the table are reported at once, in the order of its lines.
 pub fn run(inputs: &Inputs<'_>, out_dir: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
@@ -99,7 +98,7 @@ pub fn run(inputs: &Inputs<'_>, out_dir: &Path) -> Result<Vec<PathBuf>, Vec<Diag
     Ok(sources)
 }
 
-/// Stems of the files with functions that rows ask for by `part`: all but that of the kernels.
+/// Stems of the files that are values of `part`: all except that of the kernels.
 fn parts(folder: &Path) -> Result<Vec<String>, Diagnostic> {
     let mut found = Vec::new();
     find_kernels(folder, &mut found)?;
@@ -131,7 +130,7 @@ pub fn kernels(folders: &[&Path], out_dir: &Path) -> Result<(), Vec<Diagnostic>>
     Ok(())
 }
 
-/// Adds the `.cl` files of a folder and those below it.
+/// Adds the `.cl` files of a folder and its subfolders.
 fn find_kernels(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Diagnostic> {
     let unreadable = |error: std::io::Error| Diagnostic::file(folder, format!("cannot be read: {error}"));
     for entry in folder.read_dir().map_err(unreadable)? {
@@ -145,7 +144,7 @@ fn find_kernels(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Diagnosti
     Ok(())
 }
 
-/// Makes a folder that holds nothing of an earlier build.
+/// Creates a folder without files of an earlier build.
 fn make_empty(folder: &Path) -> Result<(), Diagnostic> {
     let removed = fs::remove_dir_all(folder).or_else(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Ok(()),
@@ -153,7 +152,7 @@ fn make_empty(folder: &Path) -> Result<(), Diagnostic> {
     });
     removed
         .and_then(|()| fs::create_dir_all(folder))
-        .map_err(|e| Diagnostic::file(folder, format!("cannot be made: {e}")))
+        .map_err(|e| Diagnostic::file(folder, format!("cannot be created: {e}")))
 }
 
 fn read(path: &Path) -> Result<String, Diagnostic> {

@@ -2,7 +2,7 @@
 
 use strsim::levenshtein;
 
-/// The candidate with the fewest edits to `name`, if a third of the letters or fewer differ.
+/// The candidate with the fewest edits to `name`, if at most a third of the letters differ.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (name.len() / 3).max(1);
     candidates

@@ -1,4 +1,4 @@
-//! Checks what a pointwise row says of its operation.
+//! Checks the keys of a pointwise row that describe its operation.
 
 use super::check::Checker;
 use super::classes;
@@ -11,9 +11,9 @@ use super::table::Row;
 
 /// Buffers of a pointwise kernel, as in `rust/kernels/layout.rs`.
 const MAX_OPERANDS: usize = 5;
-/// Outputs that `pointwise.cl` has code for.
+/// Outputs that `pointwise.cl` supports.
 const MAX_OUTPUTS: usize = 2;
-/// Inputs that every pointwise kernel has room for.
+/// Inputs for which every pointwise kernel has parameters.
 const FEWEST_SLOTS: usize = 2;
 
 /// Random draws that an expression may use, as `random.cl` defines them.
@@ -59,7 +59,7 @@ impl Checker<'_> {
                 row.part.as_ref(),
             ];
             if let Some(useless) = useless.into_iter().flatten().next() {
-                self.report.error(useless.line, "the row has no `expr` that this is for");
+                self.report.error(useless.line, "this key needs an `expr`");
             }
             return None;
         }
@@ -77,8 +77,7 @@ impl Checker<'_> {
         Some(Pointwise { code, name, arity, scalars, class_from, opmath, exprs, part, dtypes })
     }
 
-    /// Checks that a stub's expressions are as many as the outputs of its op, and those as many as a kernel has buffers
-    /// for.
+    /// Checks that a stub has one expression for each output of its op, and that a kernel has enough buffers.
     fn outputs(&mut self, row: &Row, arity: usize) {
         let outputs = row.exprs.len();
         let op = row.op.as_ref().and_then(|name| self.index.get(&name.value));
@@ -100,7 +99,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The file of functions that the row's programs need besides those that all have.
+    /// The file of functions that the row's programs need in addition to the common ones.
     fn part(&mut self, row: &Row) -> Option<String> {
         let part = row.part.as_ref()?;
         if !self.parts.contains(&part.value) {
@@ -132,7 +131,7 @@ impl Checker<'_> {
             Some(("out", _)) => ClassFrom::Out,
             Some(("in0", _)) if arity > 0 => ClassFrom::In0,
             Some((other, line)) => {
-                let hint = "name `out`, or `in0` where there is an input";
+                let hint = "name `out`, or `in0` if there is an input";
                 self.report.error_with_hint(line, format!("no operand `{other}`"), hint);
                 ClassFrom::Common
             }

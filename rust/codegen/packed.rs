@@ -1,11 +1,11 @@
-//! The struct that a kernel's scalars travel in, and the source that unpacks it.
+//! The struct in which a kernel's scalars are passed, and the source that unpacks it.
 
 use std::fmt::Write;
 
 use super::kernels::{flat, Kernel, Kind, Parameter};
 use super::structs::TYPES;
 
-/// A field of the struct that holds a kernel's scalars.
+/// A field of the struct of a kernel's scalars.
 pub struct Packed {
     /// In OpenCL C: `ulong scale[2]`.
     pub declared: String,
@@ -19,7 +19,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Each scalar as a kernel names it, and its type.
+    /// Each scalar's expression in a kernel, and its type.
     pub fn scalars(&self) -> Vec<(String, &str)> {
         let (kind, name) = self.declared.split_once(' ').unwrap_or_default();
         match name.strip_suffix("[2]") {
@@ -29,7 +29,7 @@ impl Packed {
     }
 }
 
-/// The struct that holds a kernel's scalars, in OpenCL C; `None` where it has no scalars.
+/// The struct of a kernel's scalars, in OpenCL C; `None` if it has no scalars.
 pub fn packed_struct(name: &str, scalars: &[Packed]) -> Option<String> {
     if scalars.is_empty() {
         return None;
@@ -39,7 +39,7 @@ pub fn packed_struct(name: &str, scalars: &[Packed]) -> Option<String> {
     Some(format!("typedef struct {{ {fields}{pad}}} {name}_packed;"))
 }
 
-/// The scalars of a list, the wide ones first, and where Rust finds them.
+/// The scalars of a list, wide ones first, with their expressions in Rust.
 pub fn scalars(parameters: &[Parameter], path: &str) -> Vec<Packed> {
     let mut found = Vec::new();
     for parameter in parameters {
@@ -92,7 +92,7 @@ pub fn scalars(parameters: &[Parameter], path: &str) -> Vec<Packed> {
     found
 }
 
-/// The bytes of a kernel's arguments; those of structs that only the launcher knows are left out.
+/// The bytes of a kernel's arguments, without structs that only the launcher knows.
 pub fn argument_bytes(parameters: &[Parameter]) -> usize {
     let others = flat(parameters).into_iter().map(|parameter| match parameter.kind {
         Kind::Buffer { .. } => 8,
@@ -102,7 +102,7 @@ pub fn argument_bytes(parameters: &[Parameter]) -> usize {
     others.sum::<usize>() + scalars(parameters, "").iter().map(|scalar| scalar.size).sum::<usize>()
 }
 
-/// The text of a file, in which each kernel takes its scalars in one struct.
+/// The source of a file, in which each kernel takes its scalars in one struct.
 pub fn packed(text: &str, kernels: &[Kernel]) -> String {
     let mut printed = String::with_capacity(text.len() * 2);
     let mut copied = 0;
@@ -133,7 +133,7 @@ pub fn packed(text: &str, kernels: &[Kernel]) -> String {
     printed
 }
 
-/// Returns true if the struct's last field ends before its alignment does.
+/// Returns true if the size of the struct's fields is not a multiple of its alignment.
 pub fn has_gap(scalars: &[Packed]) -> bool {
     scalars.iter().map(|scalar| scalar.size).sum::<usize>() % 8 != 0 && scalars.iter().any(|scalar| scalar.size > 4)
 }

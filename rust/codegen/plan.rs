@@ -1,4 +1,4 @@
-//! The checked table, in the form that all emitters print from.
+//! The checked table, from which all emitters print.
 
 use std::collections::BTreeSet;
 
@@ -29,9 +29,11 @@ impl Plan {
 pub struct PlannedRow {
     pub family: Family,
     pub dtypes: Dtypes,
-    /// The calls that devices which are the CPU leave to ATen's own function.
+    /// The calls that CPU devices leave to ATen's own function.
     pub on_cpu: Option<OnCpu>,
-    /// Overloads to register; none where the row only fills a stub.
+    /// How to decide if a call is small enough for the CPU, if not by the size of the result.
+    pub cost: Option<Cost>,
+    /// Overloads to register; none if the row only fills a stub.
     pub registrations: Vec<Registration>,
     /// The operation that the row adds to the pointwise kernels.
     pub pointwise: Option<Pointwise>,
@@ -42,13 +44,13 @@ pub struct PlannedRow {
 }
 
 impl PlannedRow {
-    /// Returns true if no call of the row's ops goes to ATen's function for the CPU, however small.
+    /// Returns true if no call of the row's ops goes to ATen's CPU function, however small.
     pub fn is_never_on_host(&self) -> bool {
         self.on_cpu.is_some_and(|choice| choice.calls == HostCalls::Never)
     }
 }
 
-/// Calls that devices which are the CPU leave to ATen's own function.
+/// Calls that CPU devices leave to ATen's own function.
 #[derive(Clone, Copy, Debug)]
 pub struct OnCpu {
     pub calls: HostCalls,
@@ -56,7 +58,14 @@ pub struct OnCpu {
     pub dtypes: Dtypes,
 }
 
-/// `HostCalls` of `host_on_cpu.h`; those that are `Never` left to the host have kernels alone, for small calls too.
+/// `Cost` of `op_row.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    Elements,
+    Matmul,
+}
+
+/// `CpuCalls` of `op_row.h`. With `Never` kernels compute small calls too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostCalls {
     All,
@@ -74,16 +83,16 @@ pub struct Registration {
     /// Stem of its headers in `ATen/ops`.
     pub header: String,
     pub form: Form,
-    /// Layout of the tensors that it is for.
+    /// Layout of the tensors for which it is.
     pub layout: Layout,
     /// Qualified name of a class (structured forms) or function.
     pub implementation: String,
-    /// Declaration of the implementation, where it is ours.
+    /// Declaration of the implementation, if it is ours.
     pub declares: Option<Declaration>,
 }
 
 impl Registration {
-    /// Returns true if the implementation is C++ of ours, which needs a declaration.
+    /// Returns true if the implementation is our C++, which needs a declaration.
     pub const fn is_ours(&self) -> bool {
         matches!(
             self.declares,
@@ -97,19 +106,19 @@ impl Registration {
     }
 }
 
-/// The declaration of an entry of ours.
+/// The declaration of our entry.
 #[derive(Debug)]
 pub enum Declaration {
-    /// A function of its op's signature.
+    /// A function with its op's signature.
     Function(String),
-    /// A function that takes its op's arguments, of these names, as one struct.
+    /// A function that takes its op's arguments, with these names, as one struct.
     OfStruct { name: String, arguments: Vec<String> },
-    /// A class derived from ATen's of the functional op: the name, and that op's struct and header.
+    /// A class derived from ATen's class of the functional op: the name, and that op's struct and header.
     Class { name: String, meta: String, header: String },
-    /// An expression over ATen's functions, which its op's arguments are in scope of: the name of the function that it
-    /// becomes, those arguments, and ATen's headers that it needs.
+    /// An expression of ATen's functions and its op's arguments: the name of the generated function, those arguments,
+    /// and the headers of ATen that it needs.
     Expression { name: String, arguments: Vec<String>, text: String, headers: BTreeSet<String> },
-    /// A name for a class template of ours with its arguments, of which ATen's class is the first.
+    /// A name for our class template with its arguments, the first of which is ATen's class.
     Template { name: String, class: String, header: String },
 }
 
@@ -124,11 +133,12 @@ pub enum Form {
     Out { outputs: usize },
     /// Not structured: a plain function.
     Function,
-    /// The CPU's kernel, boxed.
+    /// The CPU's kernel, called boxed.
     Host,
     /// Not structured: copies the results of the functional variant's plain function to its `out` arguments.
     Copied { outputs: usize },
-    /// Not structured: allocates its outputs, by the registration's expression, for the plain function of the out= variant.
+    /// Not structured: allocates its outputs with the registration's expression and calls the plain function of the
+    /// out= variant.
     Allocating,
 }
 
@@ -154,7 +164,7 @@ pub enum StubKernel {
 /// A distribution of the random kernels.
 #[derive(Debug)]
 pub struct Distribution {
-    /// Its number: the value of the C++ enum and the `case` in the kernels.
+    /// Its number: the value of the C++ enum and of the `case` in the kernels.
     pub code: usize,
     /// Name of the op.
     pub name: String,
@@ -163,7 +173,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// The enumerator in C++, and what the kernels call it: `bernoulli_.float` is `bernoulli__float`.
+    /// The enumerator in C++, and its name in the kernels: `bernoulli_.float` is `bernoulli__float`.
     pub fn identifier(&self) -> String {
         self.name.replace('.', "_")
     }
@@ -172,19 +182,19 @@ impl Distribution {
 /// An operation of the pointwise kernels.
 #[derive(Debug)]
 pub struct Pointwise {
-    /// Its number: the value of both enums and the `case` in the kernels.
+    /// Its number: the value of both enums and of the `case` in the kernels.
     pub code: usize,
     /// Name of the op, or of the stub in a row without one.
     pub name: String,
     pub arity: usize,
     pub scalars: Vec<String>,
     pub class_from: ClassFrom,
-    /// Operands that are not rounded to a 16-bit dtype: bit k for input k where it is a single value, bit 4 + k for
-    /// scalar k.
+    /// Operands that are not rounded to a 16-bit dtype: bit k for input k if it is a single value, bit 4 + k for scalar
+    /// k.
     pub opmath: u32,
     /// One set for each output.
     pub exprs: Vec<Exprs>,
-    /// Stem of the file with functions that only programs of such rows have.
+    /// Stem of the file with functions that only programs of such rows include.
     pub part: Option<String>,
     pub dtypes: Dtypes,
 }
@@ -192,18 +202,18 @@ pub struct Pointwise {
 /// The operand whose dtype an operation computes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassFrom {
-    /// The dtype that ATen promoted the inputs to.
+    /// The dtype to which ATen promoted the inputs.
     Common,
     Out,
     In0,
 }
 
-/// Expressions by compute class; absent where no dtype of the row needs it.
+/// Expressions by compute class; absent if no dtype of the row needs it.
 #[derive(Debug)]
 pub struct Exprs {
     pub float: Option<String>,
     pub int: Option<String>,
-    /// Replaces `int` where the compute dtype is bool.
+    /// Replaces `int` if the compute dtype is bool.
     pub bool: Option<String>,
     pub complex: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Releases of torch by their minor versions, the range that is built against, and the one at hand.
+//! Releases of torch by their minor versions, the supported range, and the installed one.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ impl Release {
     }
 }
 
-/// Digits alone: `+12` is no version.
+/// Parses digits only: `+12` is not a version.
 fn number(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -34,7 +34,7 @@ impl fmt::Display for Release {
     }
 }
 
-/// The releases that can be built against.
+/// The supported releases.
 #[derive(Clone, Copy, Debug)]
 pub struct Supported {
     pub oldest: Release,
@@ -53,7 +53,7 @@ impl Supported {
         Some(Self { oldest: value("oldest")?, newest: value("newest")? })
     }
 
-    /// Returns true if a release is one of them.
+    /// Returns true if a release is supported.
     pub fn contains(&self, release: Release) -> bool {
         (self.oldest..=self.newest).contains(&release)
     }

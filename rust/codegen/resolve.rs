@@ -1,4 +1,4 @@
-//! From the ops that a row names to the overloads that have to be registered.
+//! Finds the overloads that have to be registered for the ops of a row.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use super::schema::{Group, Index, Op};
 use super::table::Row;
 use super::yaml::Text;
 
-/// Overloads that the row registers: the whole group of a structured op, else the ops that it names.
-/// Each comes with the line of the name that brought it in.
+/// Overloads that the row registers: the whole group of a structured op, otherwise the listed ops. Each has the line of
+/// its op.
 pub fn registrations(
     row: &Row,
     family: Option<&Family>,
@@ -35,11 +35,11 @@ pub fn registrations(
             group if is_host => Ok(host(op, group)),
             Some(_) if row.returns.is_some() => Err((
                 format!("`{}` is structured", op.name),
-                "`returns` is for others: ATen composes these of their out= variant".to_owned(),
+                "`returns` is for other ops: ATen composes this one from its out= variant".to_owned(),
             )),
             Some(_) if i > 0 => Err((
-                format!("`{}` is structured and cannot stand in `also`", op.name),
-                "give it a row of its own".to_owned(),
+                format!("`{}` is structured and cannot be in `also`", op.name),
+                "give it a separate row".to_owned(),
             )),
             Some(_) if !row.allocates.is_empty() => Err(allocates_itself(op)),
             Some(group) => structured(row, op, &group),
@@ -60,10 +60,10 @@ pub fn registrations(
     found
 }
 
-/// Overloads that rows for layouts name, with the words of those layouts.
+/// Overloads in rows for other layouts, with the words of those layouts.
 pub type Named = BTreeSet<(String, String)>;
 
-/// The overloads that rows for layouts name.
+/// The overloads in rows for other layouts.
 pub fn named(rows: &[Row]) -> Named {
     let words = |row: &Row| row.layout.iter().map(|word| word.value.clone()).collect::<Vec<_>>();
     let names =
@@ -75,8 +75,8 @@ pub fn named(rows: &[Row]) -> Named {
         .collect()
 }
 
-/// The overloads of a row for other layouts than the strided one. None of these is structured. An entry, or the CPU's
-/// kernel, serves those that are named; ATen's functions all overloads of them, but those that have a row of their own.
+/// The overloads of a row for layouts other than strided. None of these is structured. An entry, or the CPU's kernel,
+/// serves the listed ones; ATen's functions serve all overloads, except those that have a separate row.
 fn sparse(row: &Row, is_host: bool, index: &Index, named: &Named, report: &mut Report) -> Vec<(usize, Registration)> {
     let mut found = Vec::new();
     for word in &row.layout {
@@ -127,7 +127,7 @@ fn copied(row: &Row, name: &Text, index: &Index) -> Result<Registration, (String
     let problem = |message: &str, hint: &str| Err((format!("`{}` {message}", name.value), hint.to_owned()));
     let functional = row.op.as_ref().and_then(|op| index.get(&op.value));
     let (Some(functional), true) = (functional, row.entry.is_some() || row.returns.is_some()) else {
-        return problem("needs an `entry` that returns what it stores", "ATen's own functions have their own `out`");
+        return problem("needs an `entry` that returns its results", "ATen's own functions have their own `out`");
     };
     if index.group(op).is_some() {
         return problem("is structured", "its class serves all variants: name it in `op`");
@@ -135,8 +135,8 @@ fn copied(row: &Row, name: &Text, index: &Index) -> Result<Registration, (String
     let is_variant = functional.outputs == op.outputs && functional.header() == op.header();
     if functional.is_inplace() || !op.is_out || !is_variant {
         return problem(
-            "is no out= variant of the row's op",
-            "name one that returns as much, as `histc.out` for `histc`",
+            "is not an out= variant of the row's op",
+            "name one with the same outputs, such as `histc.out` for `histc`",
         );
     }
     let function = match &row.entry {
@@ -146,12 +146,12 @@ fn copied(row: &Row, name: &Text, index: &Index) -> Result<Registration, (String
     Ok(registration(op, Form::Copied { outputs: op.outputs }, function))
 }
 
-/// An op and its out= variant, whose entry serves both: the op allocates the outputs for it.
+/// An op and its out= variant, which share an entry: the op allocates the outputs for it.
 fn allocating(row: &Row, op: &Op, index: &Index) -> Result<[Registration; 2], Problem> {
     let problem = |message: &str, hint: &str| Err((message.to_owned(), hint.to_owned()));
     let ([name], Some(entry), []) = (row.out.as_slice(), &row.entry, row.also.as_slice()) else {
         return problem(
-            "`allocates` is for an `entry` and an overload that `out` names",
+            "`allocates` needs an `entry` and one overload in `out`",
             "the entry has the signature of that out= overload",
         );
     };
@@ -162,7 +162,7 @@ fn allocating(row: &Row, op: &Op, index: &Index) -> Result<[Registration; 2], Pr
         && out.arguments.starts_with(&op.arguments);
     if !is_variant || op.is_inplace() {
         return Err((
-            format!("`{}` is no out= variant of `{}`", out.name, op.name),
+            format!("`{}` is not an out= variant of `{}`", out.name, op.name),
             format!("name one that takes {} and outputs", op.arguments.join(", ")),
         ));
     }
@@ -184,12 +184,12 @@ fn allocating(row: &Row, op: &Op, index: &Index) -> Result<[Registration; 2], Pr
 fn allocates_itself(op: &Op) -> Problem {
     (
         format!("`{}` is structured", op.name),
-        "`allocates` is for others: ATen's meta function makes these outputs".to_owned(),
+        "`allocates` is for other ops: ATen's meta function allocates these outputs".to_owned(),
     )
 }
 
-/// The overloads on lists that a pointwise row's `foreach` names, `add.List` for `_foreach_add.List`, each with its
-/// in-place variant: our template computes what it can by the row's operation, and leaves the rest to ATen's function.
+/// The overloads on lists in a pointwise row's `foreach`, such as `add.List` for `_foreach_add.List`, each with its
+/// in-place variant: our template uses the row's operation if it can, otherwise ATen's function.
 pub fn foreach(
     row: &Row,
     operation: &str,
@@ -213,7 +213,7 @@ pub fn foreach(
                 report.error_with_hint(name.line, message, hint);
                 break;
             };
-            // A scalar that is no parameter of the operation is its last input.
+            // A scalar that is not a parameter of the operation is its last input.
             let number = if op.tensors < arity { "Input" } else { "Parameter" };
             let call = format!(
                 "(torch_opencl::native::foreach::Foreach<\
@@ -225,11 +225,11 @@ pub fn foreach(
     found
 }
 
-/// A problem of an op, and how to fix it.
+/// A problem of an op, and a hint how to fix it.
 type Problem = (String, String);
 
-/// The CPU's kernel of an op. All variants of a structured one get it: ATen's own functional variant would make outputs
-/// on the devices of several inputs before any kernel compares these, and ends in an internal assertion.
+/// The CPU's kernel of an op. All variants of a structured op use it: ATen's own functional variant would allocate
+/// outputs on the devices of several inputs before any kernel compares these, which fails with an internal assertion.
 fn host(op: &Op, group: Option<Group<'_>>) -> Vec<Registration> {
     let ops = group.map_or(vec![op], |group| group.delegating.into_iter().chain([group.out]).collect());
     ops.into_iter().map(|op| registration(op, Form::Host, String::new())).collect()
@@ -237,11 +237,11 @@ fn host(op: &Op, group: Option<Group<'_>>) -> Vec<Registration> {
 
 fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>, Problem> {
     if row.arguments.is_some() {
-        let hint = "the `impl` of a class takes what ATen's own does".to_owned();
+        let hint = "the `impl` of a class has the arguments of ATen's".to_owned();
         return Err((format!("`{}` is structured and has no `arguments`", op.name), hint));
     }
     let out = group.out;
-    // The functional variant gives ATen's class its name.
+    // ATen's class is named after the functional variant.
     let functional = group.delegating.iter().find(|op| !op.is_inplace()).copied().unwrap_or(op);
     let meta = functional.unambiguous_name();
     let class = match (&row.entry, out.implementation()) {
@@ -249,7 +249,7 @@ fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>
         (Some(entry), _) => ours(&entry.value),
         (None, _) if out.precomputed => {
             let message = format!("ATen precomputes arguments of `{}`", out.name);
-            return Err((message, "give an `entry` whose `impl` takes the arguments as they are".to_owned()));
+            return Err((message, "give an `entry` whose `impl` takes the original arguments".to_owned()));
         }
         (None, Some(class)) => class,
         (None, None) => return Err(no_kernel(op)),
@@ -291,14 +291,14 @@ fn plain(row: &Row, op: &Op, index: &Index) -> Result<Registration, Problem> {
         (Some(entry), _) => Ok(entry_of(row, &entry.value, op)),
         (None, Some(function)) => Ok(registration(op, Form::Function, function)),
         (None, None) if op.composite => {
-            let message = format!("ATen composes `{}` of other ops: it needs no row", op.name);
+            let message = format!("ATen composes `{}` from other ops: it needs no row", op.name);
             Err((message, "give an `entry` to replace ATen's own".to_owned()))
         }
         (None, None) => Err(no_kernel(op)),
     }
 }
 
-/// A function of ours, which may take the op's arguments as a struct.
+/// Our function, which may take the op's arguments as a struct.
 fn entry_of(row: &Row, entry: &str, op: &Op) -> Registration {
     let (name, function) = (entry.to_owned(), ours(entry));
     if row.arguments.is_none() {
@@ -320,7 +320,7 @@ fn ours(entry: &str) -> String {
     format!("torch_opencl::native::{entry}")
 }
 
-/// The name and the arguments of an entry such as `Pad<ResampleRule::Reflect>`: a class template of ours, whose first
+/// The name and the arguments of an entry such as `Pad<ResampleRule::Reflect>`: our class template, whose first
 /// argument is ATen's class.
 pub fn template(entry: &str) -> Option<(&str, &str)> {
     entry.strip_suffix('>')?.split_once('<')

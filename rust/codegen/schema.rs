@@ -11,7 +11,7 @@ use super::layout::Layout;
 use super::nearest::nearest;
 use super::yaml::load_list;
 
-/// Dispatch keys whose kernel also serves a new device, the most specific first.
+/// Dispatch keys whose kernel also works for a new device, the most specific first.
 const REUSABLE_KEYS: [&str; 3] = ["CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"];
 
 /// One op (one overload) of ATen.
@@ -19,27 +19,27 @@ const REUSABLE_KEYS: [&str; 3] = ["CPU", "CompositeExplicitAutograd", "Composite
 pub struct Op {
     /// Name with overload, `add.Tensor`.
     pub name: String,
-    /// Number of values that the op returns.
+    /// Number of values returned.
     pub outputs: usize,
-    /// It stores its results in arguments, one each.
+    /// The op stores its results in arguments, one each.
     pub is_out: bool,
-    /// Tensors and lists of tensors that it takes.
+    /// Number of arguments that are tensors or lists of tensors.
     pub tensors: usize,
     /// Names of its arguments, in order.
     pub arguments: Vec<String>,
-    /// The op is an out variant that has a structured class.
+    /// The op is an out variant with a structured class.
     pub structured: bool,
-    /// The structured out variant that does this op's work.
+    /// The structured out variant that computes this op.
     delegate: Option<String>,
     /// ATen computes arguments of the class's `impl` in its `meta`.
     pub precomputed: bool,
     /// ATen generates the CPU class from an inner loop.
     ufunc: bool,
-    /// ATen composes the op of others, for every device.
+    /// ATen composes the op from others, for every device.
     pub composite: bool,
     /// ATen's function or class for the CPU, without `structured_`.
     kernel: Option<String>,
-    /// ATen's functions for the CPU of other layouts.
+    /// ATen's CPU functions for other layouts.
     sparse: Vec<(Layout, String)>,
 }
 
@@ -65,7 +65,7 @@ impl Op {
         name.starts_with("__i") || (name.ends_with('_') && !name.ends_with("__"))
     }
 
-    /// ATen's C++ implementation that also serves a new device, if there is one.
+    /// ATen's C++ implementation that also works for a new device, if there is one.
     pub fn implementation(&self) -> Option<String> {
         let structured = if self.structured { "structured_" } else { "" };
         if self.ufunc {
@@ -74,7 +74,7 @@ impl Op {
         self.kernel.as_ref().map(|kernel| format!("at::native::{structured}{kernel}"))
     }
 
-    /// ATen's function for the CPU that also serves tensors of another layout on a new device, if there is one.
+    /// ATen's CPU function that also works for tensors of another layout on a new device, if there is one.
     pub fn sparse_implementation(&self, layout: Layout) -> Option<String> {
         let (_, kernel) = self.sparse.iter().find(|(other, _)| *other == layout)?;
         Some(format!("at::native::{kernel}"))
@@ -90,7 +90,7 @@ impl Op {
 pub struct Group<'a> {
     /// The variant whose class the others share.
     pub out: &'a Op,
-    /// Functional and in-place variants, as far as they exist.
+    /// The existing functional and in-place variants.
     pub delegating: Vec<&'a Op>,
 }
 
@@ -98,7 +98,7 @@ pub struct Group<'a> {
 #[derive(Debug)]
 pub struct Index {
     ops: BTreeMap<String, Op>,
-    /// Ops that torchgen derives, with the op that they are derived from.
+    /// Ops that torchgen derives, with their original op.
     derived: BTreeMap<String, String>,
 }
 
@@ -122,12 +122,12 @@ impl Index {
         Ok(index)
     }
 
-    /// The op of a name such as `add.Tensor`.
+    /// The op with a name such as `add.Tensor`.
     pub fn get(&self, name: &str) -> Option<&Op> {
         self.ops.get(name)
     }
 
-    /// The structured group that the op is a member of.
+    /// The structured group of the op.
     pub fn group(&self, op: &Op) -> Option<Group<'_>> {
         let out = if op.structured { &op.name } else { op.delegate.as_ref()? };
         Some(Group {
@@ -143,19 +143,19 @@ impl Index {
         self.ops.values().find(is_variant).map(Op::header)
     }
 
-    /// The op's overloads, in-place and out= variants included, that ATen has a function of for a layout.
+    /// The op's overloads, including in-place and out= variants, for which ATen has a function for a layout.
     pub fn overloads(&self, op: &Op, layout: Layout) -> impl Iterator<Item = &Op> {
         let stem = op.base().trim_end_matches('_').to_owned();
         let is_overload = move |other: &&Op| other.base().trim_end_matches('_') == stem;
         self.ops.values().filter(is_overload).filter(move |other| other.sparse.iter().any(|(has, _)| *has == layout))
     }
 
-    /// A hint to the function of ATen that the author of an unknown one may have meant.
+    /// The existing function of ATen closest to an unknown name.
     pub fn suggest_function(&self, name: &str) -> Option<&str> {
         nearest(name, self.ops.values().map(Op::base))
     }
 
-    /// A hint to the name that the author of an unknown one may have meant.
+    /// A hint with the existing name closest to an unknown name.
     pub fn suggest(&self, name: &str) -> String {
         if let Some(origin) = self.derived.get(name) {
             return format!("torchgen derives it from `{origin}`: name that op");
@@ -203,7 +203,7 @@ fn parse_op(func: &str, entry: &MarkedMappingNode) -> Option<Op> {
     })
 }
 
-/// `(Tensor self, int[] dims=[0,1], *, Tensor(a!) out)` takes `self`, `dims` and `out`.
+/// The argument names of `(Tensor self, int[] dims=[0,1], *, Tensor(a!) out)` are `self`, `dims` and `out`.
 fn argument_names(arguments: &str) -> Vec<String> {
     let mut depth = 0_i32;
     let parts = arguments.split(|c| {
@@ -218,7 +218,7 @@ fn argument_names(arguments: &str) -> Vec<String> {
     parts.filter_map(name).filter(|name| name != "*").collect()
 }
 
-/// `Tensor` is one value, `(Tensor, Tensor)` two, `()` none.
+/// `Tensor` counts as one value, `(Tensor, Tensor)` as two, `()` as none.
 fn count_returns(returns: &str) -> usize {
     match returns.strip_prefix('(').and_then(|list| list.strip_suffix(')')) {
         None => 1,
@@ -227,7 +227,7 @@ fn count_returns(returns: &str) -> usize {
     }
 }
 
-/// The kernel of the first of some keys; a key of `dispatch` may list several (`CPU, CUDA: add_out`).
+/// The kernel for the first of some keys; a key of `dispatch` may list several (`CPU, CUDA: add_out`).
 fn kernel_of(dispatch: &MarkedMappingNode, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|wanted| {
         let (_, kernel) = dispatch.iter().find(|(keys, _)| serves(keys, wanted))?;

@@ -1,9 +1,9 @@
 //! Reads the structs that launchers pass to kernels by value, and prints them for Rust.
 //!
-//! A file of kernels declares one, then states its size:
+//! A file of kernels declares a struct, followed by its size:
 //!
 //! ```c
-//! // How fixed windows lie.
+//! // Positions of fixed windows.
 //! typedef struct {
 //!   int kernel_size[3];
 //!   long plane;  // elements of the input
@@ -11,15 +11,15 @@
 //! SHARED(Window, 24);
 //! ```
 //!
-//! The Rust struct of the same name is in a module of the file's name. Its fields have the same names, order and
-//! offsets; `SHARED` lets the OpenCL compiler, and a constant assertion the Rust compiler, check the size.
+//! The Rust struct with the same name is in a module named after the file. Its fields have the same names, order and
+//! offsets; `SHARED` checks the size in the OpenCL compiler, and a constant assertion in the Rust compiler.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::diagnostic::Diagnostic;
 
-/// A field's type as OpenCL C has it, as Rust has it, and its size, which is its alignment too.
+/// A field's type in OpenCL C and in Rust, and its size, which is also its alignment.
 pub const TYPES: [(&str, &str, usize); 6] = [
     ("int", "i32", 4),
     ("uint", "u32", 4),
@@ -31,9 +31,9 @@ pub const TYPES: [(&str, &str, usize); 6] = [
 
 struct Field {
     name: String,
-    /// As OpenCL C names it.
+    /// The type's name in OpenCL C.
     kind: String,
-    /// Elements of an array, outermost first.
+    /// Array bounds, outermost first.
     bounds: Vec<usize>,
     docs: Vec<String>,
     offset: usize,
@@ -47,11 +47,11 @@ struct Struct {
     align: usize,
 }
 
-/// The structs of a folder's files.
+/// The structs in a folder's files.
 pub struct SharedStructs(Vec<(String, Vec<Struct>)>);
 
 impl SharedStructs {
-    /// Reads those of some files and their texts.
+    /// Reads the structs of some files.
     pub fn parse(files: &[(PathBuf, String)]) -> Result<Self, Vec<Diagnostic>> {
         let (mut modules, mut diagnostics) = (Vec::new(), Vec::new());
         for (path, source) in files {
@@ -68,8 +68,8 @@ impl SharedStructs {
         }
     }
 
-    /// The module and the bytes of the struct that a file means by a name: its own where it declares one, else the only
-    /// one.
+    /// The module and the bytes of the struct with a name in a file: the file's own if it declares one, otherwise the
+    /// only one.
     pub fn find(&self, own: &str, declares_own: bool, name: &str) -> Result<Option<(&str, usize)>, String> {
         let all = self.0.iter().flat_map(|(module, structs)| structs.iter().map(move |shared| (&**module, shared)));
         let mut found = all.filter(|(_, shared)| shared.name == name).collect::<Vec<_>>();
@@ -79,13 +79,13 @@ impl SharedStructs {
         match *found {
             [(module, shared)] => Ok(Some((module, shared.size))),
             [] if !declares_own && self.0.iter().flat_map(|(_, structs)| structs).any(|shared| shared.name == name) => {
-                Err(format!("several files have a struct {name}; give each a name of its own"))
+                Err(format!("several files have a struct {name}; give them distinct names"))
             }
             _ => Ok(None),
         }
     }
 
-    /// The text of `kernel_structs.rs`: a module for each file that has such structs.
+    /// The content of `kernel_structs.rs`: a module for each file that has such structs.
     pub fn text(&self) -> String {
         let mut text = String::from("// Generated from the kernels by rust/codegen.\n");
         let mut listed = String::new();
@@ -97,12 +97,12 @@ impl SharedStructs {
                 "\n/// Structs of `{module}.cl`.\npub mod {module} {{\n    use bytemuck::{{Pod, Zeroable}};\n{printed}}}\n"
             );
         }
-        let _ = write!(text, "\n/// All of them.\npub static SHARED: &[SharedStruct] = &[\n{listed}];\n");
+        let _ = write!(text, "\n/// All structs.\npub static SHARED: &[SharedStruct] = &[\n{listed}];\n");
         text
     }
 }
 
-/// The name of a file without its ending, which its structs have for a module.
+/// The name of a file without its extension, which is the name of its structs' module.
 pub fn module_of(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -118,15 +118,15 @@ fn parse(path: &Path, source: &str) -> Result<Vec<Struct>, Diagnostic> {
         let arguments = line.strip_prefix("SHARED(").and_then(|rest| rest.strip_suffix(");")).unwrap_or_default();
         let stated = arguments.split_once(", ").and_then(|(name, size)| Some((name, size.parse::<usize>().ok()?)));
         let (name, size) = stated.ok_or_else(|| {
-            problem(at, format!("'{line}' names no struct and size"))
-                .hint("write SHARED(Name, bytes); behind the struct")
+            problem(at, format!("'{line}' is not a struct name and size"))
+                .hint("write SHARED(Name, bytes); after the struct")
         })?;
         let before = lines.get(..at).unwrap_or_default();
         let end = before.last().filter(|line| **line == format!("}} {name};")).map(|_| before.len() - 1);
         let begin = end.and_then(|_| before.iter().rposition(|line| *line == "typedef struct {"));
         let (Some(begin), Some(end)) = (begin, end) else {
-            return Err(problem(at, format!("{name} is not what is declared before it"))
-                .hint(format!("write it behind 'typedef struct {{ ... }} {name};'")));
+            return Err(problem(at, format!("{name} is not declared directly before"))
+                .hint(format!("write it after 'typedef struct {{ ... }} {name};'")));
         };
         let mut shared =
             Struct { name: name.to_owned(), docs: docs_above(&lines, begin), fields: Vec::new(), size: 0, align: 1 };
@@ -134,10 +134,10 @@ fn parse(path: &Path, source: &str) -> Result<Vec<Struct>, Diagnostic> {
             let message = |message: String| problem(index, message);
             field(&mut shared, line, &structs, source).map_err(message)?;
         }
-        let behind = shared.size.next_multiple_of(shared.align) - shared.size;
-        if behind > 0 {
-            return Err(problem(end, format!("{behind} bytes behind the last field of {name} belong to no field"))
-                .hint("name the gap, as 'int pad;'"));
+        let gap = shared.size.next_multiple_of(shared.align) - shared.size;
+        if gap > 0 {
+            return Err(problem(end, format!("{gap} bytes after the last field of {name} belong to no field"))
+                .hint("name the gap: 'int pad;'"));
         }
         if shared.size != size {
             return Err(problem(at, format!("{name} has {} bytes, not {size}", shared.size))
@@ -148,7 +148,7 @@ fn parse(path: &Path, source: &str) -> Result<Vec<Struct>, Diagnostic> {
     Ok(structs)
 }
 
-/// Adds the field of a line, `long strides[4];  // in bytes`.
+/// Adds the field in a line, such as `long strides[4];  // in bytes`.
 fn field(shared: &mut Struct, line: &str, known: &[Struct], source: &str) -> Result<(), String> {
     let (code, comment) = line.split_once("//").unwrap_or((line, ""));
     let code = code.trim();
@@ -168,8 +168,8 @@ fn field(shared: &mut Struct, line: &str, known: &[Struct], source: &str) -> Res
     let mut bounds = Vec::new();
     for bound in rest.split('[').filter(|bound| !bound.is_empty()) {
         let bound = bound.trim_end_matches(']');
-        let count =
-            value_of(bound, source).ok_or_else(|| format!("'{bound}' is no number that this file defines once"))?;
+        let count = value_of(bound, source)
+            .ok_or_else(|| format!("'{bound}' is not a number, nor defined once in this file"))?;
         size *= count;
         bounds.push(count);
     }
@@ -190,7 +190,7 @@ fn field(shared: &mut Struct, line: &str, known: &[Struct], source: &str) -> Res
     Ok(())
 }
 
-/// A number, or the value of a name's only `#define`.
+/// A number, or the value of a macro that is defined once.
 fn value_of(word: &str, source: &str) -> Option<usize> {
     let define = format!("#define {word} ");
     let mut defined = source.lines().filter_map(|line| line.strip_prefix(&define));
@@ -201,7 +201,7 @@ fn value_of(word: &str, source: &str) -> Option<usize> {
     }
 }
 
-/// The comment right above a line.
+/// The comment directly above a line.
 fn docs_above(lines: &[&str], line: usize) -> Vec<String> {
     let above = lines.get(..line).unwrap_or_default().iter().rev().map_while(|line| line.strip_prefix("//"));
     let mut docs: Vec<String> = above.map(|text| text.trim().to_owned()).collect();
@@ -219,11 +219,11 @@ fn print(shared: &Struct) -> String {
         }
     };
     text.push('\n');
-    document(&mut text, "    ", docs, "As the kernels have it.");
+    document(&mut text, "    ", docs, "As in the kernels.");
     let _ = writeln!(text, "    #[repr(C)]\n    #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]");
     let _ = writeln!(text, "    pub struct {name} {{");
     for field in fields {
-        document(&mut text, "        ", &field.docs, "As the kernels have it.");
+        document(&mut text, "        ", &field.docs, "As in the kernels.");
         let kind = TYPES.iter().find(|(name, ..)| *name == field.kind).map_or(&*field.kind, |(_, rust, _)| rust);
         let rust = field.bounds.iter().rev().fold(kind.to_owned(), |inner, bound| format!("[{inner}; {bound}]"));
         let _ = writeln!(text, "        pub {}: {rust},", field.name);
@@ -236,7 +236,8 @@ fn print(shared: &Struct) -> String {
     text
 }
 
-/// A row of `SHARED` for each struct of a file: its declaration, after those it holds, and all its scalars.
+/// A row of `SHARED` for each struct of a file: its declaration, preceded by those of the structs in it, and all its
+/// scalars.
 fn list(module: &str, structs: &[Struct]) -> String {
     let mut declarations = String::new();
     let mut text = String::new();
@@ -262,7 +263,7 @@ fn list(module: &str, structs: &[Struct]) -> String {
     text
 }
 
-/// Every scalar of a struct: how kernels write it, its type and its offset.
+/// Every scalar of a struct: its expression in a kernel, its type and its offset.
 fn scalars(shared: &Struct, structs: &[Struct], path: &str, offset: usize) -> Vec<(String, String, usize)> {
     let mut found = Vec::new();
     for field in &shared.fields {

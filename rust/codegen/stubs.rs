@@ -8,7 +8,7 @@ use super::diagnostic::Diagnostic;
 
 const MACRO: &str = "DECLARE_DISPATCH(";
 
-/// Stub names, each with the header to include for it (`ATen/native/BinaryOps.h`).
+/// Stub names, each with the header that declares it (`ATen/native/BinaryOps.h`).
 pub type Stubs = BTreeMap<String, String>;
 
 /// Finds every stub declared under `ATen/native` of an include folder.
@@ -35,8 +35,8 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
     fs::read_dir(folder).map_err(unreadable)?.map(|entry| entry.map(|entry| entry.path()).map_err(unreadable)).collect()
 }
 
-/// Names in `DECLARE_DISPATCH(type, name)`. The type may hold commas and parentheses and the
-/// declaration may span lines, so the name is what follows the last comma before the closing one.
+/// Names in `DECLARE_DISPATCH(type, name)`. The type may contain commas and parentheses and the declaration may span
+/// lines, so the name is between the last comma and the closing parenthesis.
 fn declared(header: &str) -> Vec<&str> {
     header
         .match_indices(MACRO)
@@ -46,13 +46,13 @@ fn declared(header: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Neither the macro's own definition nor a mention in a comment: the line starts with it.
+/// Excludes the macro's own definition and mentions in comments: the line must start with the macro.
 fn is_declaration(header: &str, at: usize) -> bool {
     let line = header.get(..at).and_then(|before| before.rsplit('\n').next());
     line.is_some_and(|indent| indent.trim().is_empty())
 }
 
-/// The text up to the parenthesis that closes the macro's own.
+/// The source up to the parenthesis that closes the macro's own.
 fn arguments(text: &str) -> Option<&str> {
     let mut depth = 1usize;
     let end = text.find(|c| {

@@ -1,7 +1,7 @@
-//! Parses the backend's op table into rows that remember their lines.
+//! Parses the backend's op table into rows with line numbers.
 //!
-//! Only the structure of the YAML is checked here: known keys, text where text is expected. [`super::check`] checks the
-//! values.
+//! Only the structure of the YAML is checked here: known keys, and strings where they are expected. [`super::check`]
+//! checks the values.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ use super::diagnostic::{Diagnostic, Report};
 use super::nearest::nearest;
 use super::yaml::{line_of, load_list, text, words, Text};
 
-/// Keys that a row may have.
-const KEYS: [&str; 26] = [
+/// Keys of rows.
+const KEYS: [&str; 27] = [
     "op",
     "family",
     "layout",
@@ -34,6 +34,7 @@ const KEYS: [&str; 26] = [
     "computes",
     "on_cpu",
     "host_dtypes",
+    "cost",
     "also",
     "foreach",
     "out",
@@ -42,54 +43,56 @@ const KEYS: [&str; 26] = [
     "until",
 ];
 
-/// One row as it is written.
+/// A row of the table.
 #[derive(Debug, Default)]
 pub struct Row {
     /// Line of the row's first key.
     pub line: usize,
-    /// Any overload of the op; absent in a row that only fills a stub for other rows' ops.
+    /// Any overload of the op; absent in a row that only fills a stub for ops of other rows.
     pub op: Option<Text>,
     pub family: Option<Text>,
-    /// Layouts of the tensors that the row is for, where they are not strided.
+    /// Layouts of the tensors, if they are not strided.
     pub layout: Vec<Text>,
     /// The ATen `DispatchStub` that the row fills.
     pub stub: Option<Text>,
-    /// C++ function of ours that goes into the stub.
+    /// Our C++ function for the stub.
     pub kernel: Option<Text>,
-    /// C++ class or function of ours that replaces ATen's.
+    /// Our C++ class or function that replaces ATen's.
     pub entry: Option<Text>,
-    /// `struct`, where the entry takes its arguments as one.
+    /// `struct` if the entry takes its arguments as one struct.
     pub arguments: Option<Text>,
-    /// C++ expression that composes the op of others.
+    /// C++ expression that composes the op from others.
     pub returns: Option<Text>,
     /// Names of the stub's scalar parameters, in order.
     pub scalars: Vec<Text>,
     /// Expressions, one set for each output.
     pub exprs: Vec<OutputExprs>,
-    /// Stem of the file with functions that only some rows' programs have.
+    /// Stem of the file with functions that only the programs of some rows include.
     pub part: Option<Text>,
-    /// The operand whose dtype is computed in, where it is not the iterator's common dtype.
+    /// The operand whose dtype is the compute dtype, if that is not the iterator's common dtype.
     pub class_from: Option<Text>,
-    /// Inputs that are not rounded to a 16-bit dtype where they are a single value, and scalars that are not.
+    /// Scalars that are not rounded to a 16-bit dtype, and inputs that are not if they are a single value.
     pub opmath: Vec<Text>,
-    /// Dtypes that the row takes.
+    /// Supported dtypes.
     pub dtypes: Vec<Text>,
-    /// Dtypes that reach the kernel, where ATen converts or serves the others before.
+    /// Dtypes that reach the kernel, if ATen converts or handles the others before.
     pub computes: Vec<Text>,
-    /// Calls that devices which are the CPU leave to ATen's own function: `host`, `host_if_large` or `never`.
+    /// Calls that CPU devices leave to ATen's own function: `host`, `host_if_large` or `never`.
     pub on_cpu: Option<Text>,
-    /// Their dtypes, where not all.
+    /// The dtypes of these calls, if not all.
     pub host_dtypes: Vec<Text>,
-    /// Further overloads that the same kernel serves.
+    /// How to decide if a call is small enough for the CPU: `matmul` or `elements`.
+    pub cost: Option<Text>,
+    /// Further overloads for the same kernel.
     pub also: Vec<Text>,
-    /// Out= overloads that store what the entry returns.
+    /// Out= overloads that store the entry's results.
     pub out: Vec<Text>,
-    /// C++ expressions for the outputs, one each, where the entry is the out= overload's.
+    /// C++ expressions for the outputs, one each, if the entry is that of the out= overload.
     pub allocates: Vec<Text>,
-    /// Ops on lists of tensors that the row's operation computes: `add.List` for `_foreach_add.List` and
+    /// Ops on lists of tensors that use the row's operation: `add.List` for `_foreach_add.List` and
     /// `_foreach_add_.List`.
     pub foreach: Vec<Text>,
-    /// The first and the last release of torch that the row is for, where it is not for all.
+    /// The first and the last release of torch for the row, if it is not for all.
     pub since: Option<Text>,
     pub until: Option<Text>,
 }
@@ -97,7 +100,7 @@ pub struct Row {
 /// The expressions of one output.
 #[derive(Debug, Default)]
 pub struct OutputExprs {
-    /// For floats, and for the others where they have none of their own.
+    /// For floats, and for the other classes if they have no separate one.
     pub expr: Option<Text>,
     pub int: Option<Text>,
     pub bool: Option<Text>,
@@ -105,13 +108,13 @@ pub struct OutputExprs {
 }
 
 impl OutputExprs {
-    /// Those that are given.
+    /// The expressions that are present.
     pub fn given(&self) -> impl Iterator<Item = &Text> {
         [&self.expr, &self.int, &self.bool, &self.complex].into_iter().flatten()
     }
 }
 
-/// Reads all rows, or reports every row that is malformed.
+/// Reads all rows, or reports every malformed row.
 pub fn parse(file: &Path, source: &str) -> Result<Vec<Row>, Vec<Diagnostic>> {
     let mut report = Report::new(file);
     let rows = load_list(file, source)?.iter().map(|row| parse_row(row, &mut report)).collect();
@@ -140,7 +143,7 @@ fn parse_row(mapping: &MarkedMappingNode, report: &mut Report) -> Row {
     row
 }
 
-/// The reason why a key or its value is refused.
+/// The reason why a key or its value is invalid.
 enum Problem {
     UnknownKey,
     NotText,
@@ -171,6 +174,7 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
         "until" => row.until = Some(scalar(value)?),
         "on_cpu" => row.on_cpu = Some(scalar(value)?),
         "host_dtypes" => row.host_dtypes = words(value).ok_or(Problem::NotWords)?,
+        "cost" => row.cost = Some(scalar(value)?),
         "also" => row.also = words(value).ok_or(Problem::NotWords)?,
         "out" => row.out = words(value).ok_or(Problem::NotWords)?,
         "allocates" => row.allocates = words(value).ok_or(Problem::NotWords)?,

@@ -1,4 +1,4 @@
-//! Loading a YAML list with line numbers, and typed access to its nodes.
+//! Loads a YAML list with line numbers, and gives typed access to its nodes.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use marked_yaml::{parse_yaml_with_options, LoadError, LoaderOptions, Marker, Nod
 
 use super::diagnostic::Diagnostic;
 
-/// A value and the line that it stands on.
+/// A value and its line.
 #[derive(Clone, Debug)]
 pub struct Spanned<T> {
     pub value: T,
     pub line: usize,
 }
 
-/// Text and the line that it stands on.
+/// A string and its line.
 pub type Text = Spanned<String>;
 
 /// Loads a file that is a list of mappings.
@@ -35,17 +35,17 @@ pub fn load_list(file: &Path, source: &str) -> Result<Vec<MarkedMappingNode>, Di
         .collect()
 }
 
-/// The line that a node starts on.
+/// The line at which a node starts.
 pub fn line_of(span: &Span) -> usize {
     span.start().map_or(0, Marker::line)
 }
 
-/// A scalar as text; the loader keeps `1`, `true` and `null` as they are written.
+/// A scalar as a string; the loader keeps the spelling of `1`, `true` and `null`.
 pub fn text(scalar: &MarkedScalarNode) -> Text {
     Spanned { value: scalar.as_str().trim().to_owned(), line: line_of(scalar.span()) }
 }
 
-/// A list of words, or a single word in place of a list of one; `None` for anything else.
+/// A list of words, or a single word instead of a list of one; `None` for anything else.
 pub fn words(node: &Node) -> Option<Vec<Text>> {
     match node {
         Node::Scalar(scalar) => Some(vec![text(scalar)]),
@@ -67,7 +67,7 @@ fn syntax_error(file: &Path, source: &str, error: LoadError) -> Diagnostic {
         }
         LoadError::UnexpectedAnchor(marker) => at(marker, "YAML anchors are not supported"),
         LoadError::UnexpectedTag(marker) => {
-            // The parser is past the tagged value by now, perhaps on the next line.
+            // The parser has passed the tagged value already, perhaps to the next line.
             let lines = source.lines().take(marker.line()).enumerate();
             let tagged = lines.filter(|(_, line)| line.contains(": !")).last();
             let line = tagged.map_or(marker.line(), |(i, _)| i + 1);

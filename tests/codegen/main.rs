@@ -1,9 +1,8 @@
-//! Holds the code generator's messages and its output.
+//! Checks the code generator's messages and its output.
 //!
-//! Each `cases/*.yaml` is a bad table, the `.stderr` beside it the diagnostics that it must get.
-//! `good/` holds a table without faults and what must come of it. After an intended change,
-//! `UPDATE_EXPECTED=1 cargo test --test codegen` rewrites the expectations; review them in the diff.
-//! ATen is a small excerpt in `aten/`, so that no torch is needed.
+//! Each `cases/*.yaml` is an invalid table, the `.stderr` next to it has the expected diagnostics. `good/` has a valid
+//! table and the expected output. After an intended change, `UPDATE_EXPECTED=1 cargo test --test codegen` rewrites the
+//! expectations; review them in the diff. `aten/` has a small excerpt of ATen, so that torch is not needed.
 
 #[path = "../../rust/codegen/mod.rs"]
 mod codegen;
@@ -16,7 +15,7 @@ use codegen::{Diagnostic, Release, Supported};
 
 const FOLDER: &str = "tests/codegen";
 
-/// Of the excerpt, and the releases that the tables may speak of.
+/// The release of the excerpt, and the releases that the tables may specify.
 const TORCH: Release = Release { major: 2, minor: 13 };
 const SUPPORTED: Supported =
     Supported { oldest: Release { major: 2, minor: 11 }, newest: Release { major: 2, minor: 15 } };
@@ -66,7 +65,7 @@ fn good_table_generates_both_languages() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
-fn rows_for_other_releases_are_left_out() -> Result<(), Box<dyn Error>> {
+fn rows_for_other_releases_are_excluded() -> Result<(), Box<dyn Error>> {
     let table = Path::new(FOLDER).join("good/releases.yaml");
     for (minor, expected) in [(11, "exp2(a)"), (12, "exp(a)"), (13, "exp(a)"), (15, "a + 1")] {
         let out = out_dir("releases")?;
@@ -106,17 +105,17 @@ fn missing_inputs_are_named() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
-fn structs_that_rust_would_lay_out_otherwise_are_refused() -> Result<(), Box<dyn Error>> {
+fn structs_with_another_layout_in_rust_are_refused() -> Result<(), Box<dyn Error>> {
     refuses("structs")
 }
 
 #[test]
-fn kernels_whose_parameters_cannot_be_passed_are_refused() -> Result<(), Box<dyn Error>> {
+fn kernels_with_unsupported_parameters_are_refused() -> Result<(), Box<dyn Error>> {
     refuses("kernels")
 }
 
 #[test]
-fn numbers_of_kernels_are_packed() -> Result<(), Box<dyn Error>> {
+fn scalars_of_kernels_are_packed() -> Result<(), Box<dyn Error>> {
     let out = out_dir("packed")?;
     codegen::kernels(&[&Path::new(FOLDER).join("good/kernels")], &out).map_err(|diagnostics| print(&diagnostics))?;
     let source = fs::read_to_string(out.join("cl/fill.cl"))?;
@@ -128,10 +127,10 @@ fn numbers_of_kernels_are_packed() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads a folder of kernels, each of which has something wrong.
+/// Reads a folder of kernel files, each of which is invalid.
 fn refuses(folder: &str) -> Result<(), Box<dyn Error>> {
     let Err(diagnostics) = codegen::kernels(&[&Path::new(FOLDER).join(folder)], &out_dir(folder)?) else {
-        return Err(format!("{folder} that would go wrong were accepted").into());
+        return Err(format!("invalid {folder} were accepted").into());
     };
     match compare(&Path::new(FOLDER).join(format!("{folder}.stderr")), &print(&diagnostics))? {
         Some(failure) => Err(failure.into()),
@@ -160,7 +159,7 @@ fn generate_for(torch: Release, table: &Path, out: &Path) -> Result<Vec<PathBuf>
     codegen::run(&inputs, out)
 }
 
-/// An empty folder of the test's own.
+/// An empty folder for one test.
 fn out_dir(test: &str) -> std::io::Result<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("codegen").join(test);
     if folder.exists() {
@@ -170,7 +169,7 @@ fn out_dir(test: &str) -> std::io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Tells how a file's expected text and the actual one differ, if they do.
+/// A message with the expected and the actual content of a file, if they differ.
 fn compare(expected: &Path, actual: &str) -> std::io::Result<Option<String>> {
     if std::env::var_os("UPDATE_EXPECTED").is_some() {
         fs::write(expected, actual)?;

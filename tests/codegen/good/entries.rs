@@ -9,9 +9,9 @@ pub const SWAP_BACK: EntryPoint<SwapBack> = EntryPoint::new("swap_back");
 /// Arguments of `swap_back`, the same as another kernel's.
 pub type SwapBack = Swap;
 
-/// Arguments that `RANGE_ARGUMENTS` lists.
+/// Arguments in `RANGE_ARGUMENTS`.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the kernel says what they are")]
+#[allow(missing_docs, reason = "the kernel describes them")]
 pub struct RangeArguments {
     pub first: i64,
     pub last: i64,
@@ -19,7 +19,7 @@ pub struct RangeArguments {
 
 /// Arguments of `fill` of `fill.cl`.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the kernel says what they are")]
+#[allow(missing_docs, reason = "the kernel describes them")]
 pub struct Fill<'a> {
     pub out: Memory,
     pub out_dtype: DType,
@@ -45,7 +45,7 @@ impl Arguments for Fill<'_> {
 
 /// Arguments of `swap` of `fill.cl`.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the kernel says what they are")]
+#[allow(missing_docs, reason = "the kernel describes them")]
 pub struct Swap {
     pub a: MemHandle,
     pub b: MemHandle,
@@ -57,7 +57,7 @@ impl Arguments for Swap {
     }
 }
 
-/// The structs that kernels' scalars travel in.
+/// The structs in which kernels' scalars are passed.
 pub static PACKED: &[SharedStruct] = &[
     SharedStruct { file: "fill", name: "fill_packed", size: 48, declarations: "typedef struct { ulong out_offset; ulong value[2]; long first; long last; int out_dtype; int mode; } fill_packed;", scalars: &[("out_offset", "ulong", 0), ("value[0]", "ulong", 8), ("value[1]", "ulong", 16), ("first", "long", 24), ("last", "long", 32), ("out_dtype", "int", 40), ("mode", "int", 44), ] },
 ];

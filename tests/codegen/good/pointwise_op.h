@@ -17,7 +17,7 @@ enum class PointwiseOp : uint32_t {
   div_trunc_stub = 7,
 };
 
-// The operand whose dtype an operation computes in; Common is what PyTorch promoted the inputs to.
+// The operand whose dtype an operation computes in; Common is the dtype to which PyTorch promoted the inputs.
 enum class ClassFrom : uint8_t { Common, Out, In0 };
 
 constexpr ClassFrom class_from(PointwiseOp op) {
@@ -28,7 +28,7 @@ constexpr ClassFrom class_from(PointwiseOp op) {
   }
 }
 
-// Operands that are not rounded to a 16-bit dtype: bit k for input k where it is one number, bit 4 + k for scalar k.
+// Operands that are not rounded to a 16-bit dtype: bit k for input k if it is a single value, bit 4 + k for scalar k.
 constexpr uint32_t opmath(PointwiseOp op) {
   switch (op) {
     case PointwiseOp::add_Tensor: return 0x12;
@@ -36,7 +36,7 @@ constexpr uint32_t opmath(PointwiseOp op) {
   }
 }
 
-// Whether an operation is a long function, which has a part of the kernels' text to itself.
+// Whether an operation is a long function, which has a separate part of the kernels' source.
 constexpr bool is_long(PointwiseOp op) {
   switch (op) {
     case PointwiseOp::frexp_stub:
@@ -45,7 +45,7 @@ constexpr bool is_long(PointwiseOp op) {
   }
 }
 
-// Returns true if kernels compute all calls of an operation, small ones too.
+// Returns true if kernels compute all calls of an operation, including small ones.
 constexpr bool is_never_on_host(PointwiseOp op) {
   switch (op) {
     default: return false;

@@ -21,7 +21,7 @@ pub enum PointwiseOp {
     DivTruncStub = 7,
 }
 
-/// Compute classes that have expressions of their own.
+/// Compute classes with separate expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExprClass {
     /// `float` and `double`
@@ -32,13 +32,13 @@ pub enum ExprClass {
     Complex,
 }
 
-/// Added to a code to form the `case` for compute dtype bool, where a row has `expr_bool`.
+/// Added to a code to form the `case` for compute dtype bool, if a row has `expr_bool`.
 pub const BOOL_CASES: u32 = 1000;
 
-/// Added to a code, times its number, for each output after the first.
+/// Added to a code, times the index of the output.
 pub const OUTPUT_CASES: u32 = 2000;
 
-/// Functions that only the programs of some rows have; the first part is of rows that need none.
+/// Functions that only the programs of some rows have; the first part is for rows that need none.
 pub static PARTS: &[&str] = &[
     "",
     include_str!(concat!(env!("OUT_DIR"), "/cl/special.cl")),

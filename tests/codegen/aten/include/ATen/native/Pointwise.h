@@ -1,4 +1,4 @@
-// Declarations of stubs as torch's headers write them; DECLARE_DISPATCH(type, comment_stub) here is
+// Declarations of stubs in the form of torch's headers; DECLARE_DISPATCH(type, comment_stub) here is
 // prose. Only read by the code generator's tests, never compiled.
 #pragma once
 

@@ -1,0 +1,84 @@
+// What a row of native_functions.yaml says about an op, apart from its implementation.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "host_dtypes.h"
+
+namespace torch_opencl {
+
+// What decides how long a call takes on the CPU.
+enum class Cost : uint8_t {
+  Table,    // elements of the tensors, and of a result with the most rows and the most columns that they have
+  Elements, // elements of the tensors: no result is larger, and each is accessed once or a few times
+  Matmul,   // multiplications of the last two inputs, and elements of their product
+  Counted,  // multiplications and elements of a result that the caller has counted
+};
+
+// How a small call runs on a device that is the CPU.
+enum class SmallCalls : uint8_t {
+  Kernel, // as a large one
+  Wait,   // the kernel runs, and the call waits for it, so that later small calls find an idle stream
+  Cpu,    // ATen's CPU kernel runs on mapped memory
+};
+
+// Calls that run ATen's CPU kernel on a device that is the CPU, whatever their size.
+enum class CpuCalls : uint8_t {
+  None,
+  Large, // those with a large tensor: a kernel need not be waited for, ATen's CPU kernel must wait for the queue
+  All,   // all, and on every device those whose dtype the kernel lacks or the device does not compute in
+};
+
+// A set of dtypes: bit k for the `ScalarType` k.
+class DtypeSet {
+ public:
+  constexpr DtypeSet() = default;
+  constexpr DtypeSet(uint64_t bits) : bits_(bits) {}
+
+  constexpr bool contains(at::ScalarType dtype) const {
+    const auto code = static_cast<unsigned>(dtype);
+    return code < 64 && (bits_ >> code & 1u) != 0;
+  }
+
+ private:
+  uint64_t bits_ = 0;
+};
+
+struct OpRow {
+  // Dtypes that the kernel takes.
+  DtypeSet dtypes = {};
+  // The kernel also takes inputs that PyTorch promotes to one of these dtypes.
+  bool promotes = false;
+  Cost cost = Cost::Table;
+  // A `SymInt[]` argument gives the sizes of the result.
+  bool given_sizes = false;
+  CpuCalls cpu = CpuCalls::None;
+  // Dtypes that `cpu` is for.
+  DtypeSet cpu_dtypes = {};
+};
+
+// The op that a row is registered for.
+struct OpInfo : OpRow {
+  OpInfo(const OpRow& row, const char* name, const char* overload);
+
+  // The dispatcher's op, which a library other than ATen may define later.
+  c10::OperatorHandle handle() const;
+
+  std::string_view name, overload;
+  SmallCalls small = SmallCalls::Kernel;
+  bool is_inplace;
+  // Tensors may be on different devices: copies, and lists whose tensors meet in pairs.
+  bool crosses_devices;
+  // ATen has a CPU kernel.
+  bool has_cpu_kernel = false;
+  // Dtypes that ATen's CPU kernel has refused.
+  mutable UnsupportedDtypes refused;
+
+ private:
+  std::optional<c10::OperatorHandle> handle_;
+};
+
+} // namespace torch_opencl
