@@ -1,9 +1,9 @@
-//! Structs that several kernel families take from C++, declared once: cxx makes the C++ struct of each, and launchers
-//! take them as they are. Those of one family stand in that family's file (docs/decisions/006).
+//! Structs that several kernel families take from C++, declared once: cxx generates the C++ struct for each, and
+//! launchers take them unchanged. Structs of one family are in that family's file (docs/decisions/006).
 //!
-//! C++ speaks ATen and knows no OpenCL; Rust speaks OpenCL and knows no ATen. Only plain data crosses: an address, a
-//! dtype, slices of sizes and strides. Every function returns a `Result` whose error text carries its kind (see
-//! `error.rs`); nothing reachable from C++ panics, as a panic across the bridge ends the process.
+//! C++ knows ATen and not OpenCL; Rust knows OpenCL and not ATen. Only plain data crosses: an address, a dtype, slices
+//! of sizes and strides. Every function returns a `Result` whose error string starts with its kind (see `error.rs`);
+//! code that C++ calls must not panic, as a panic across the bridge ends the process.
 
 use crate::error::Error;
 use crate::kernels::DType;
@@ -15,7 +15,7 @@ mod ffi {
     pub struct Tensor<'a> {
         /// Address of the first element; 0 for an absent optional tensor or one without elements.
         pub address: usize,
-        /// Storage dtype; of an absent tensor nothing reads it.
+        /// Storage dtype; not read for an absent tensor.
         pub dtype: DType,
         /// Sizes, outermost dimension first, as in Python.
         pub sizes: &'a [i64],
@@ -32,29 +32,30 @@ mod ffi {
         pub dtype: DType,
         /// Strides in bytes, innermost dimension first; 0 repeats an element.
         pub strides: &'a [i64],
-        /// The scalar, where `address` is 0.
+        /// The scalar, if `address` is 0.
         pub value: Scalar,
     }
 
-    /// A scalar in every form a compute class may need it.
+    /// A scalar in every form that a compute class may need.
     #[derive(Clone, Copy, Debug, Default, PartialEq)]
     pub struct Scalar {
         /// As a real value, or the real part.
         pub real: f64,
         /// Imaginary part.
         pub imag: f64,
-        /// As an integer, exactly; from 2^63 on the bits of a uint64.
+        /// As an exact integer; from 2^63, the bits of a uint64.
         pub integer: i64,
     }
 
-    /// The tensors of one operand of an operation on lists: dense, and the n-th of each operand laid out alike.
+    /// The tensors of one operand of an operation on lists: dense; the n-th tensors of all operands have the same
+    /// layout.
     #[derive(Clone, Copy, Debug)]
     pub struct TensorList<'a> {
         /// Addresses of their first elements.
         pub addresses: &'a [usize],
         /// Their dtype.
         pub dtype: DType,
-        /// True where it is one scalar in device memory, for all tensors.
+        /// True for one scalar in device memory, used for all tensors.
         pub is_one: bool,
     }
 
@@ -83,8 +84,8 @@ pub use ffi::{Operand, RandomStream, Scalar, Tensor, TensorList};
 /// The dtype of an absent tensor, whose struct C++ leaves empty.
 const _: () = assert!(DType::U8 as i32 == 0);
 
-// SAFETY: `cpp/dtype.h` declares an enum of this name with the same underlying type. C++ makes values of it from codes
-// that `known_dtypes` lists, and 0, which is one of them.
+// SAFETY: `cpp/dtype.h` declares an enum of this name with the same underlying type. C++ creates its values from codes
+// in `known_dtypes`, and from 0, which is one of them.
 unsafe impl cxx::ExternType for DType {
     type Id = cxx::type_id!("torch_opencl::bridge::DType");
     type Kind = cxx::kind::Trivial;

@@ -1,14 +1,14 @@
 //! The one error type of the crate.
 //!
-//! Every variant knows which Python exception it becomes ([`Error::kind`]); `cpp/error.h` is the one place
-//! that turns it into a `c10::Error`.
+//! Every variant has a Python exception ([`Error::kind`]); `cpp/error.h` is the only place that converts it to a
+//! `c10::Error`.
 
 use std::fmt;
 
 /// Result of every fallible function of the crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error, with enough context for the message to stand on its own.
+/// An error, with enough context for a self-contained message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     /// An OpenCL call returned a status other than `CL_SUCCESS`.
@@ -18,7 +18,7 @@ pub enum Error {
         /// Status it returned.
         code: i32,
     },
-    /// No OpenCL loader, driver or device, or none that `TORCH_OPENCL_DEVICES` lets through.
+    /// No OpenCL loader, driver or device, or none that `TORCH_OPENCL_DEVICES` selects.
     NoDevice(String),
     /// A kernel program did not compile.
     Build {
@@ -26,7 +26,7 @@ pub enum Error {
         program: String,
         /// Name of the device it was built for.
         device: String,
-        /// The compiler's own words.
+        /// The compiler's log.
         log: String,
     },
     /// Device memory is exhausted, or one allocation is over the device's limit.
@@ -35,7 +35,7 @@ pub enum Error {
     Index(String),
     /// The device or the backend cannot do this for these dtypes or shapes.
     Unsupported(String),
-    /// The device has no `cl_khr_fp64`. Which operator asks for it, only the C++ side knows: it says so.
+    /// The device has no `cl_khr_fp64`. Only the C++ side knows which operator needs it, and adds its name.
     NoFloat64 {
         /// `torch.float64` or `torch.complex128`.
         dtype: &'static str,
@@ -46,12 +46,12 @@ pub enum Error {
     Invalid(String),
     /// The process was forked after OpenCL had been initialised.
     Forked,
-    /// The handler of a signal raised while the host waited: the exception is Python's.
+    /// A signal handler raised while the host waited: Python has the exception.
     Interrupted,
 }
 
 impl Error {
-    /// One letter that names the Python exception; `cpp/error.h` holds the other half of this table.
+    /// One letter for the Python exception; `cpp/error.h` has the other half of this table.
     pub const fn kind(&self) -> char {
         match self {
             Self::OutOfMemory(_) => 'M',
@@ -82,7 +82,7 @@ impl Error {
             | Self::Index(text)
             | Self::Unsupported(text)
             | Self::Invalid(text) => text.clone(),
-            Self::Interrupted => "OpenCL: the handler of a signal raised while the host waited".to_owned(),
+            Self::Interrupted => "OpenCL: a signal handler raised while the host waited".to_owned(),
             Self::Forked => {
                 "Cannot use OpenCL in a forked subprocess: the driver's threads and queues stay in the parent. \
                              To use OpenCL with multiprocessing, use the 'spawn' start method."
@@ -92,7 +92,7 @@ impl Error {
     }
 }
 
-/// The text that crosses the bridge: the kind, a colon, the message. (cxx passes on what `Display` prints.)
+/// The string that crosses the bridge: the kind, a colon, the message. (cxx passes the output of `Display`.)
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.kind(), self.message())
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_float64_is_told_what_there_is_instead() {
+    fn the_error_for_float64_names_an_alternative() {
         let error = |dtype| Error::NoFloat64 { dtype, device: "Radeon".into() };
         let double = "D:OpenCL: 'Radeon' does not compute in torch.float64. Use torch.float32 instead.";
         assert_eq!(error("torch.float64").to_string(), double);

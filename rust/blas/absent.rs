@@ -1,22 +1,22 @@
-//! Stands in for a library that the features of this build leave out.
+//! Replaces a library that the features of this build exclude.
 
 use super::Matmul;
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 
-const REASON: &str = "this build of torch-opencl leaves it out (a cargo feature)";
+const REASON: &str = "this build of torch-opencl excludes it (a cargo feature)";
 
-/// Why it cannot be used.
+/// The reason why it cannot be used.
 pub fn obstacle(_info: &DeviceInfo) -> Option<String> {
     Some(REASON.to_owned())
 }
 
-/// Returns false: it serves nothing.
+/// Returns false: it serves no matmul.
 pub fn serves(_matmul: &Matmul<'_>) -> bool {
     false
 }
 
-/// Not reached: [`obstacle`] is asked first.
+/// Not reached: [`obstacle`] is checked first.
 pub fn matmul(_matmul: &Matmul<'_>) -> Result<()> {
     Err(Error::Invalid(format!("OpenCL: {REASON}")))
 }

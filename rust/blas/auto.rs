@@ -1,7 +1,7 @@
 //! `auto`: the fastest library, measured once for each device, dtype and class of size, and remembered.
 //!
-//! The first large matmul of a class times the candidates on the caller's own operands. That waits for the device,
-//! which is why it is done once: the answer is kept next to the compiled kernels, for the processes to come.
+//! The first large matmul of a class times the candidates on the caller's own operands. That waits for the device, so
+//! it is done once: the result is kept next to the compiled kernels, for later processes.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -16,32 +16,32 @@ use crate::kernels::{is_ahead_of_time, DType, DiskEntry, Family, Switch};
 use crate::ops::tuning::Tuning;
 use crate::runtime::{current_stream, device_of_address, Device, Stream};
 
-/// A matmul of fewer multiplications than 256^3 is never worth waiting for: our kernels take 0.3 to 0.7 ms for that
-/// many on two cores (PoCL; `make bench-growth`).
+/// Smaller matmuls (fewer multiplications than 256^3) are never worth waiting for: our kernels take 0.3 to 0.7 ms for
+/// that many on two cores (PoCL; `make bench-growth`).
 const SMALLEST: i64 = 1 << 24;
-/// Measured matmuls are limited to this in every direction, and larger ones are taken for alike: it bounds the time.
+/// Measured matmuls are limited to this size in every direction, which bounds the time; larger ones share the result.
 const LARGEST: i64 = 2048;
-/// The corner of a matmul that a library must prove itself on before it gets the whole: for dtypes that a processor
-/// lacks, PyTorch has plain loops.
+/// Size of a corner of the matmul that a library must first compute fast enough: for dtypes that a processor does not
+/// support, PyTorch has plain loops.
 const CORNER: i64 = 256;
-/// How many times slower than our kernels the corner may make it look.
+/// Most times slower than our kernels that the estimate from the corner may be.
 const HOPELESS: u32 = 4;
-/// Times that a matmul is measured, unless it takes longer than all of [`BUDGET`].
+/// Number of measurements of a matmul, unless they take longer than [`BUDGET`] in total.
 const ROUNDS: usize = 3;
 const BUDGET: Duration = Duration::from_millis(300);
-/// Time that another library must save: the caller waits for it, and meanwhile enqueues nothing. An enqueue and a wait
-/// take 34 us on PoCL, and the kernels behind the matmul, 2 us each to enqueue, start late (`make bench CASES="enqueue
+/// Time that another library must save: the caller waits for it, and enqueues nothing meanwhile. An enqueue and a wait
+/// take 34 us on PoCL, and the kernels after the matmul, 2 us each to enqueue, start late (`make bench CASES="enqueue
 /// round-trip"`).
 const LOST_TIME: Duration = Duration::from_micros(50);
 
-/// Matmuls that one measurement stands for.
+/// Matmuls that share one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SizeClass {
     device: i32,
     dtype: &'static str,
     /// Binary logarithms of batches, rows, columns and K.
     logarithms: [u32; 4],
-    /// Threads of the host, which other processes may have fewer of.
+    /// Threads of the host; other processes may use fewer.
     threads: i32,
 }
 
@@ -63,7 +63,7 @@ fn logarithms(size: &MatmulSize) -> [u32; 4] {
 }
 
 static CHOICES: RwLock<BTreeMap<SizeClass, Library>> = RwLock::new(BTreeMap::new());
-/// One measurement at a time: two would measure one another.
+/// One measurement at a time, as two would disturb each other.
 static MEASURING: Mutex<()> = Mutex::new(());
 
 /// The library for a matmul.
@@ -89,11 +89,11 @@ pub fn library(matmul: &Matmul<'_>) -> Result<Library> {
     if let Some(library) = known(&class) {
         return Ok(library);
     }
-    // Measuring computes the matmul several times, which one that adds in place does not survive.
+    // Measuring computes the matmul several times, which would corrupt one that adds in place.
     if matmul.adds_in_place() {
         return Ok(Library::OpenCl);
     }
-    // A signal may end this wait, and not the measurement, which holds a lock.
+    // A signal may end this wait, but not the measurement, which holds a lock.
     current_stream(device.index)?.synchronize()?;
     let _deferred = Deferred::new();
     let _untraced = Untraced::begin();
@@ -101,7 +101,7 @@ pub fn library(matmul: &Matmul<'_>) -> Result<Library> {
     if let Some(library) = known(&class) {
         return Ok(library);
     }
-    // New kernels and launchers are measured again, as a new driver is, and kernels that have been tuned.
+    // Measured again for new kernels and launchers, for a new driver, and for tuned kernels.
     let tuning = Value::Object(Tuning::of(device).values());
     let question = format!("BLAS library of {} for {} by {tuning}", env!("CARGO_PKG_VERSION"), class.describe());
     let note = DiskEntry::note(&device.info, &Family::Matmul.source(&Switch::default()), &question);
@@ -121,7 +121,7 @@ fn known(class: &SizeClass) -> Option<Library> {
     CHOICES.read().unwrap_or_else(PoisonError::into_inner).get(class).copied()
 }
 
-/// The choice that an earlier process noted, if it can be parsed.
+/// The choice that an earlier process stored, if it can be parsed.
 fn recall(note: &DiskEntry) -> Option<Library> {
     let content = note.load()?;
     [Library::OpenCl, Library::Host].into_iter().find(|library| library.name().as_bytes() == content)
@@ -132,14 +132,14 @@ pub fn forget(device: i32) {
     CHOICES.write().unwrap_or_else(PoisonError::into_inner).retain(|class, _| class.device != device);
 }
 
-/// The choices of this process so far: classes of matmuls, described, on a device.
+/// The choices of this process so far for a device, with descriptions of their classes.
 pub fn choices(device: i32) -> Vec<(String, Library)> {
     let choices = CHOICES.read().unwrap_or_else(PoisonError::into_inner);
     let of_device = choices.iter().filter(|(class, _)| class.device == device);
     of_device.map(|(class, library)| (class.describe(), *library)).collect()
 }
 
-/// A measurement on one matmul, whose result is left undefined.
+/// Measurements of one matmul, whose result is left undefined.
 struct Trial<'a> {
     matmul: &'a Matmul<'a>,
     stream: &'static Stream,
@@ -158,7 +158,7 @@ impl<'a> Trial<'a> {
         Ok(host.map_or(Library::OpenCl, |host| faster(ours, host)))
     }
 
-    /// Time of the host's matmul, if the corner does not make it look longer than `limit`.
+    /// Time of the host's matmul, unless the estimate from the corner is over `limit`.
     fn host_within(&self, limit: Duration) -> Result<Option<Duration>> {
         self.on_corner(Library::Host)?;
         let expected = self.on_corner(Library::Host)?;
@@ -168,7 +168,7 @@ impl<'a> Trial<'a> {
         self.best(Library::Host).map(Some)
     }
 
-    /// Time of the matmul, going by that of a corner. The first call of a library compiles kernels, or starts threads.
+    /// Time of the matmul, estimated from a corner. The first call of a library compiles kernels, or starts threads.
     fn on_corner(&self, library: Library) -> Result<Duration> {
         let size = self.matmul.size();
         let corner = size.clamped(CORNER);
@@ -199,7 +199,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The host wins if it saves a fifth, more than the noise of a shared machine, and the cost of waiting for it.
+/// The host wins if it saves a fifth, which is more than the noise of a shared machine, and the cost of waiting for it.
 fn faster(ours: Duration, host: Duration) -> Library {
     if host + host / 4 + LOST_TIME < ours {
         Library::Host

@@ -1,8 +1,8 @@
 //! NVIDIA's cuBLAS, found at run time.
 //!
-//! CUDA and OpenCL share no memory, so every operand travels: OpenCL maps it into the driver's pinned memory, CUDA
-//! copies it from there, and the result goes the same way back. `docs/decisions/004-blas-libraries.md` says when that
-//! can pay.
+//! CUDA and OpenCL share no memory, so every operand is copied: OpenCL maps it into the driver's pinned memory, CUDA
+//! copies it from there, and the result returns the same way. `docs/decisions/004-blas-libraries.md` says when that can
+//! pay.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -24,7 +24,7 @@ use crate::ops::matmul::epilogue::Activation;
 use crate::ops::{Scalar, Tensor};
 use crate::runtime::device_of_address;
 
-/// Why it cannot be used on a device.
+/// The reason why it cannot be used on a device.
 pub fn obstacle(info: &DeviceInfo) -> Option<String> {
     let is_in_use = info.uuid.is_some_and(|uuid| sessions().contains_key(&uuid));
     if is_in_use {
@@ -33,14 +33,14 @@ pub fn obstacle(info: &DeviceInfo) -> Option<String> {
     ordinal(info).err()
 }
 
-/// The index that CUDA gives an OpenCL device.
+/// The CUDA index of an OpenCL device.
 fn ordinal(info: &DeviceInfo) -> std::result::Result<usize, String> {
     if !info.vendor.contains("NVIDIA") {
         return Err("it is not an NVIDIA device".to_owned());
     }
-    let uuid = info.uuid.ok_or("its OpenCL driver does not say which one it is (cl_khr_device_uuid)")?;
-    // SAFETY: loading NVIDIA's libraries runs their initialisers and nothing else. Asked before any other call,
-    // because those panic where the library is missing.
+    let uuid = info.uuid.ok_or("its OpenCL driver does not report a UUID (cl_khr_device_uuid)")?;
+    // SAFETY: loading NVIDIA's libraries only runs their initialisers. Checked before any other call, because those
+    // panic if the library is missing.
     let (driver, library) =
         unsafe { (cudarc::driver::sys::is_culib_present(), cudarc::cublas::sys::is_culib_present()) };
     if !driver {
@@ -51,14 +51,14 @@ fn ordinal(info: &DeviceInfo) -> std::result::Result<usize, String> {
             "libcublas is not found: install the CUDA toolkit, or put its folder into LD_LIBRARY_PATH".to_owned()
         );
     }
-    let count = CudaContext::device_count().map_err(|error| format!("CUDA does not start: {error}"))?;
+    let count = CudaContext::device_count().map_err(|error| format!("CUDA cannot be initialised: {error}"))?;
     let is_it =
         |ordinal: &i32| get(*ordinal).and_then(get_uuid).is_ok_and(|known| known.bytes.map(|byte| byte as u8) == uuid);
     let found = (0..count).find(is_it).and_then(|ordinal| usize::try_from(ordinal).ok());
-    found.ok_or_else(|| "CUDA does not show this device: see CUDA_VISIBLE_DEVICES".to_owned())
+    found.ok_or_else(|| "CUDA does not list this device: see CUDA_VISIBLE_DEVICES".to_owned())
 }
 
-/// Floating dtypes, and strides that cuBLAS knows.
+/// Returns true for floating dtypes, and strides that cuBLAS supports.
 pub fn serves(matmul: &Matmul<'_>) -> bool {
     let is_known = matches!(matmul.dtype(), Some(DType::F16 | DType::BF16 | DType::F32 | DType::F64));
     is_known && !matmul.overwrites_input() && Layout::of(matmul).is_some()
@@ -67,11 +67,11 @@ pub fn serves(matmul: &Matmul<'_>) -> bool {
 /// Computes a matmul.
 ///
 /// # Errors
-/// As the drivers and cuBLAS report.
+/// Errors of the drivers and of cuBLAS.
 pub fn matmul(matmul: &Matmul<'_>) -> Result<()> {
     let session = session(&device_of_address(matmul.out.address)?.info)?;
     let layout = Layout::of(matmul)
-        .ok_or_else(|| Error::Unsupported(format!("cuBLAS: no strides like those of {}", matmul.out.describe())))?;
+        .ok_or_else(|| Error::Unsupported(format!("cuBLAS: unsupported strides of {}", matmul.out.describe())))?;
     match matmul.out.dtype {
         DType::F16 => run(&session, matmul, &layout, f16::from_f64),
         DType::BF16 => run(&session, matmul, &layout, bf16::from_f64),
@@ -80,13 +80,13 @@ pub fn matmul(matmul: &Matmul<'_>) -> Result<()> {
     }
 }
 
-/// The stream and the handle of a device; made on first use, kept for the life of the process.
+/// The stream and the handle of a device; created on first use, kept as long as the process lives.
 struct Session {
     stream: Arc<CudaStream>,
     blas: CudaBlas,
 }
 
-/// By the device's UUID.
+/// Keyed by the device's UUID.
 static SESSIONS: Mutex<BTreeMap<[u8; 16], Arc<Session>>> = Mutex::new(BTreeMap::new());
 
 fn sessions() -> MutexGuard<'static, BTreeMap<[u8; 16], Arc<Session>>> {
@@ -146,7 +146,7 @@ unsafe fn elements_mut<'a, T>(pointer: *mut u8, tensor: &Tensor<'_>) -> &'a mut 
     unsafe { std::slice::from_raw_parts_mut(pointer.cast(), tensor.span() / size_of::<T>()) }
 }
 
-/// Leaves `beta * bias` in the result, for cuBLAS to add to: a matmul with K = 0.
+/// Writes `beta * bias` to the result, to which cuBLAS then adds: a matmul with K = 0.
 fn scale_bias(matmul: &Matmul<'_>) -> Result<()> {
     let Some(bias) = matmul.bias else { return Ok(()) };
     let nothing = MatmulSize { k: 0, ..matmul.size() };
@@ -157,7 +157,7 @@ fn scale_bias(matmul: &Matmul<'_>) -> Result<()> {
 }
 
 /// A matmul in cuBLAS's terms: column-major matrices. A row-major result is the transposed matmul, with the operands
-/// exchanged.
+/// swapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     exchanged: bool,

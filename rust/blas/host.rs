@@ -1,8 +1,8 @@
 //! PyTorch's own CPU matmul, on the device's memory.
 //!
-//! Where host and device share memory nothing is copied: the operands are mapped, and PyTorch sees them with their
-//! strides, so a transposed operand is not copied either. Mapping waits for the stream, and the matmul is done when the
-//! call returns.
+//! If host and device share memory, nothing is copied: the operands are mapped, and PyTorch gets them with their
+//! strides, so a transposed operand is not copied either. Mapping waits for the stream, and the matmul is complete when
+//! the call returns.
 
 use super::mapped::Mapped;
 use super::Matmul;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::kernels::DType;
 use crate::ops::Tensor;
 
-/// The one bridge that leads from Rust to ATen: `cpp/host_matmul.cpp`.
+/// The only bridge from Rust to ATen: `cpp/host_matmul.cpp`.
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
     unsafe extern "C++" {
@@ -20,7 +20,7 @@ mod ffi {
         type Scalar = crate::abi::Scalar;
         type Tensor<'a> = crate::abi::Tensor<'a>;
 
-        /// Number of threads that PyTorch computes with.
+        /// Number of threads that PyTorch uses.
         fn host_threads() -> i32;
 
         /// `out = alpha * a @ b`.
@@ -44,18 +44,18 @@ mod ffi {
     }
 }
 
-/// Why it cannot be used on a device.
+/// The reason why it cannot be used on a device.
 pub fn obstacle(info: &DeviceInfo) -> Option<String> {
     (!info.host_unified).then(|| "the device does not share its memory with the host".to_owned())
 }
 
-/// Floating and complex dtypes. Integers PyTorch multiplies without a library.
+/// Returns true for floating and complex dtypes. PyTorch multiplies integers without a library.
 pub fn serves(matmul: &Matmul<'_>) -> bool {
     let dtypes = [DType::F16, DType::BF16, DType::F32, DType::F64, DType::C64, DType::C128];
     matmul.dtype().is_some_and(|dtype| dtypes.contains(&dtype)) && !matmul.overwrites_input()
 }
 
-/// Threads that PyTorch computes with.
+/// Number of threads that PyTorch uses.
 pub fn threads() -> i32 {
     ffi::host_threads()
 }
@@ -63,7 +63,7 @@ pub fn threads() -> i32 {
 /// Computes a matmul.
 ///
 /// # Errors
-/// As the driver and PyTorch report.
+/// Errors of the driver and of PyTorch.
 pub fn matmul(matmul: &Matmul<'_>) -> Result<()> {
     let separate = matmul.bias.filter(|_| !matmul.adds_in_place());
     let mapped = Mapped::open([
@@ -90,7 +90,7 @@ pub fn matmul(matmul: &Matmul<'_>) -> Result<()> {
     mapped.close()
 }
 
-/// The same at its address in host memory.
+/// The tensor at its address in host memory.
 fn matrix<'a>(tensor: &Tensor<'a>, pointer: *mut u8) -> Tensor<'a> {
     Tensor { address: pointer as usize, ..*tensor }
 }

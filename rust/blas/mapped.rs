@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::ops::Tensor;
 use crate::runtime::{map_all, unmap_all, Mapping, Range};
 
-/// The memory of some tensors, each from its first element to its last, mapped; given back when dropped.
+/// Mapped memory of some tensors, each from its first element to its last; unmapped when dropped.
 #[derive(Debug)]
 pub struct Mapped<const N: usize> {
     mappings: Vec<Mapping>,
@@ -12,8 +12,8 @@ pub struct Mapped<const N: usize> {
 }
 
 impl<const N: usize> Mapped<N> {
-    /// Maps tensors of one device, each with whether the host writes to it, behind all work of the current stream.
-    /// Blocks.
+    /// Maps tensors of one device, each with a flag whether the host writes to it, after all work of the current
+    /// stream. Blocks.
     pub fn open(tensors: [(&Tensor<'_>, bool); N]) -> Result<Self> {
         let present = tensors.iter().filter(|(tensor, _)| tensor.is_present());
         let ranges: Vec<Range> = present
@@ -33,10 +33,10 @@ impl<const N: usize> Mapped<N> {
         self.pointers
     }
 
-    /// Gives the memory back to the device.
+    /// Unmaps the memory.
     ///
     /// # Errors
-    /// As the driver reports; after an error the device may not see what the host wrote.
+    /// Errors of the driver; after an error the device may not see what the host wrote.
     pub fn close(mut self) -> Result<()> {
         self.unmap()
     }
@@ -50,7 +50,7 @@ impl<const N: usize> Mapped<N> {
 
 impl<const N: usize> Drop for Mapped<N> {
     fn drop(&mut self) {
-        // Finds mappings only after another error, which is the one to report.
+        // Finds mappings only after another error, which is the one that is reported.
         let _ = self.unmap();
     }
 }

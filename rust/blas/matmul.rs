@@ -1,9 +1,9 @@
-//! A matmul as every library takes it.
+//! A matmul as passed to every library.
 
 use crate::kernels::DType;
 use crate::ops::{Scalar, Tensor};
 
-/// `out = alpha * a @ b + beta * bias`, for matrices or for batches of them, none of them empty.
+/// `out = alpha * a @ b + beta * bias`, for non-empty matrices or batches of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Matmul<'a> {
     /// The result.
@@ -34,12 +34,12 @@ pub struct MatmulSize {
 }
 
 impl MatmulSize {
-    /// Multiplications.
+    /// Number of multiplications.
     pub fn volume(&self) -> i64 {
         self.batches * self.rows * self.columns * self.k
     }
 
-    /// With no matrix longer than `longest` in any direction, and no more matrices than fill `longest` cubed.
+    /// Clamped to at most `longest` in every direction, and to at most as many matrices as fill `longest` cubed.
     #[must_use]
     pub fn clamped(&self, longest: i64) -> Self {
         let (rows, columns, k) = (self.rows.min(longest), self.columns.min(longest), self.k.min(longest));
@@ -61,7 +61,7 @@ impl Matmul<'_> {
         }
     }
 
-    /// The dtype of all its tensors, if they have one in common.
+    /// The dtype of all its tensors, if it is the same.
     pub fn dtype(&self) -> Option<DType> {
         let dtype = self.out.dtype;
         let inputs = [Some(self.a), Some(self.b), self.bias];
@@ -73,7 +73,7 @@ impl Matmul<'_> {
         self.bias.is_some_and(|bias| bias.address == self.out.address && bias.strides == self.out.strides)
     }
 
-    /// Returns true if memory of the result is also read, other than by adding in place.
+    /// Returns true if memory of the result is also read, except by adding in place.
     pub fn overwrites_input(&self) -> bool {
         let written = range(&self.out);
         let bias = self.bias.filter(|_| !self.adds_in_place());
@@ -84,7 +84,7 @@ impl Matmul<'_> {
             .any(|read| read.start < written.end && written.start < read.end)
     }
 
-    /// The matmul of the first rows, columns and terms, into the corner of the same result.
+    /// Calls `then` with the matmul of the first rows, columns and terms, which writes the corner of the same result.
     pub fn with_corner<T>(&self, corner: &MatmulSize, then: impl FnOnce(&Matmul<'_>) -> T) -> T {
         let batched = self.out.ndim() > 2;
         let sizes = |rows: i64, columns: i64| {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn adding_in_place_is_told_from_other_overlaps() {
+    fn adding_in_place_differs_from_other_overlaps() {
         let (sizes, strides) = ([4, 6], [6, 1]);
         let out = tensor(0x30000, &sizes, &strides);
         assert!(!matmul(out, None).overwrites_input());

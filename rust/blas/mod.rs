@@ -1,11 +1,11 @@
 //! The libraries that can compute matmuls.
 //!
-//! * `opencl`: our own kernels ([`crate::ops::matmul`]), which serve everything.
-//! * `host`: PyTorch's CPU matmul (MKL, oneDNN), on mapped memory where host and device share it.
-//! * `cublas`: NVIDIA's, for NVIDIA devices; operands travel through host memory.
+//! * `opencl`: our own kernels ([`crate::ops::matmul`]), which serve every matmul.
+//! * `host`: PyTorch's CPU matmul (MKL, oneDNN), on mapped memory if host and device share it.
+//! * `cublas`: NVIDIA's library, for NVIDIA devices; operands are copied through host memory.
 //!
-//! The user's [`Preference`] chooses one; left to `auto`, it is measured ([`auto`]). Matmuls that the chosen one does
-//! not serve go to `opencl`.
+//! The user's [`Preference`] selects one; with `auto` the choice is measured ([`auto`]). Matmuls that the selected
+//! library does not serve use `opencl`.
 
 pub mod auto;
 mod host;
@@ -63,15 +63,15 @@ pub enum Library {
     OpenCl,
     /// PyTorch's CPU matmul.
     Host,
-    /// NVIDIA's.
+    /// NVIDIA's library.
     Cublas,
 }
 
 impl Library {
-    /// All of them.
+    /// All libraries.
     pub const ALL: [Self; 3] = [Self::OpenCl, Self::Host, Self::Cublas];
 
-    /// The name that users give it.
+    /// Its name in the user's interface.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OpenCl => "opencl",
@@ -80,21 +80,21 @@ impl Library {
         }
     }
 
-    /// Why the library cannot be used on a device, if it cannot.
+    /// The reason why the library cannot be used on a device, if there is one.
     pub fn obstacle(self, info: &DeviceInfo) -> Option<String> {
         match self {
             Self::OpenCl => None,
             Self::Host => host::obstacle(info),
             Self::Cublas => {
-                contained(self, || Ok(cublas::obstacle(info))).unwrap_or_else(|error| Some(error.message()))
+                catch_panic(self, || Ok(cublas::obstacle(info))).unwrap_or_else(|error| Some(error.message()))
             }
         }
     }
 
-    /// An error that says why the library cannot be used on a device, if it cannot.
+    /// Checks that the library can be used on a device.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the reason and the cure.
+    /// [`Error::Invalid`] with the reason and a remedy.
     pub fn check(self, info: &DeviceInfo) -> Result<()> {
         match self.obstacle(info) {
             None => Ok(()),
@@ -107,7 +107,7 @@ impl Library {
         }
     }
 
-    /// Returns true if the library has this kind of matmul: dtype, strides, overlaps.
+    /// Returns true if the library supports this kind of matmul: dtype, strides, overlaps.
     pub fn serves(self, matmul: &Matmul<'_>) -> bool {
         match self {
             Self::OpenCl => true,
@@ -119,29 +119,28 @@ impl Library {
     /// Computes a matmul that the library serves.
     ///
     /// # Errors
-    /// As the library, the allocator and the driver report.
+    /// Errors of the library, the allocator and the driver.
     pub fn run(self, matmul: &Matmul<'_>) -> Result<()> {
         match self {
             Self::OpenCl => ours(matmul, Activation::None),
             Self::Host => host::matmul(matmul),
-            Self::Cublas => contained(self, || cublas::matmul(matmul)),
+            Self::Cublas => catch_panic(self, || cublas::matmul(matmul)),
         }
     }
 }
 
-/// A matmul by our own kernels.
+/// A matmul with our own kernels.
 fn ours(matmul: &Matmul<'_>, activation: Activation) -> Result<()> {
     let Matmul { out, a, b, bias, alpha, beta } = matmul;
     ops::matmul::matmul(out, a, b, bias.as_ref().unwrap_or(&Tensor::ABSENT), *alpha, *beta, activation)
 }
 
-/// `out = activation(alpha * a @ b + beta * bias)` for matrices, or batches of them, by the library that is
-/// preferred. Returns true if the activation has been applied: our own kernels do, other libraries leave it to the
-/// caller.
+/// `out = activation(alpha * a @ b + beta * bias)` for matrices, or batches of them, with the preferred library.
+/// Returns true if the activation has been applied: our own kernels apply it, other libraries leave it to the caller.
 ///
 /// # Errors
-/// [`Error::Invalid`] when shapes do not fit or the preferred library cannot be used on the device; otherwise as the
-/// library, the allocator and the driver report.
+/// [`Error::Invalid`] if shapes do not match or the preferred library cannot be used on the device; otherwise errors of
+/// the library, the allocator and the driver.
 pub fn matmul(
     out: &Tensor<'_>,
     a: &Tensor<'_>,
@@ -168,7 +167,7 @@ fn library(matmul: &Matmul<'_>) -> Result<Library> {
     if preference == Preference::Only(Library::OpenCl) || matmul.size().volume() == 0 {
         return Ok(Library::OpenCl);
     }
-    // A graph holds our own kernels only.
+    // A graph holds only our own kernels.
     if current_stream(device_of_address(matmul.out.address)?.index)?.capture().is_some() {
         return Ok(Library::OpenCl);
     }
@@ -181,8 +180,8 @@ fn library(matmul: &Matmul<'_>) -> Result<Library> {
     }
 }
 
-/// Runs code of a crate that panics on errors it takes for impossible: a panic must not cross the bridge.
-fn contained<T>(library: Library, run: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Runs code of a crate that panics on errors which it considers impossible: a panic must not cross the bridge.
+fn catch_panic<T>(library: Library, run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
         Err(Error::Invalid(format!("OpenCL: the BLAS library '{}' failed: {}", library.name(), text.unwrap_or("?"))))
@@ -210,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_an_error() {
-        let result: Result<()> = contained(Library::Cublas, || panic!("no symbol {}", "x"));
+        let result: Result<()> = catch_panic(Library::Cublas, || panic!("no symbol {}", "x"));
         assert!(result.unwrap_err().message().ends_with("'cublas' failed: no symbol x"));
     }
 }

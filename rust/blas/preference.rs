@@ -6,7 +6,7 @@ use super::Library;
 use crate::error::{Error, Result};
 use crate::runtime::{current_device, device};
 
-/// The variable that gives the preference a process starts with.
+/// The variable with the initial preference of a process.
 const VARIABLE: &str = "TORCH_OPENCL_BLAS";
 
 /// The user's preference for matmuls.
@@ -14,7 +14,7 @@ const VARIABLE: &str = "TORCH_OPENCL_BLAS";
 pub enum Preference {
     /// The fastest, by measurement.
     Auto,
-    /// This library, wherever it serves the matmul.
+    /// This library, for every matmul that it serves.
     Only(Library),
 }
 
@@ -22,7 +22,7 @@ impl Preference {
     const ALL: [Self; 4] =
         [Self::Auto, Self::Only(Library::OpenCl), Self::Only(Library::Host), Self::Only(Library::Cublas)];
 
-    /// The name that users give it.
+    /// Its name in the user's interface.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -40,7 +40,7 @@ impl Preference {
     }
 }
 
-/// Index in [`Preference::ALL`] plus one; 0 before the first question. Not a lock: every matmul reads it.
+/// Index in [`Preference::ALL`] plus one; 0 before the first use. Not a lock, as every matmul reads it.
 static CHOSEN: AtomicUsize = AtomicUsize::new(0);
 
 fn store(preference: Preference) {
@@ -48,10 +48,10 @@ fn store(preference: Preference) {
     CHOSEN.store(position.map_or(0, |position| position + 1), Ordering::Relaxed);
 }
 
-/// The preference: the last choice of the user, else `TORCH_OPENCL_BLAS`, else `auto`.
+/// The preference: the user's last choice, otherwise `TORCH_OPENCL_BLAS`, otherwise `auto`.
 ///
 /// # Errors
-/// [`Error::Invalid`] when the variable names no library.
+/// [`Error::Invalid`] if the variable has another value.
 pub fn preference() -> Result<Preference> {
     let chosen = CHOSEN.load(Ordering::Relaxed).checked_sub(1).and_then(|position| Preference::ALL.get(position));
     if let Some(preference) = chosen {
@@ -66,10 +66,10 @@ pub fn preference() -> Result<Preference> {
     Ok(preference)
 }
 
-/// Makes a choice for this process.
+/// Sets the preference for this process.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a name that is none, and for a library that the current device cannot use.
+/// [`Error::Invalid`] for an unknown name, and for a library that the current device cannot use.
 pub fn set_preference(name: &str) -> Result<()> {
     let preference = Preference::named(name).ok_or_else(|| {
         Error::Invalid(format!("OpenCL: there is no BLAS library '{name}'. Choose one of {}.", Preference::names()))

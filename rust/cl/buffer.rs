@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemHandle(pub(super) cl_mem);
 
-// SAFETY: memory objects are reference counted by the driver and may be named from any thread.
+// SAFETY: memory objects are reference counted by the driver and may be used from any thread.
 unsafe impl Send for MemHandle {}
 // SAFETY: as above.
 unsafe impl Sync for MemHandle {}
@@ -24,12 +24,12 @@ impl MemHandle {
     /// The null memory object, for a kernel argument that the kernel does not read.
     pub const NULL: Self = Self(std::ptr::null_mut());
 
-    /// As an integer, to be kept in an atomic.
+    /// The handle as an integer, for an atomic.
     pub fn to_bits(self) -> usize {
         self.0 as usize
     }
 
-    /// Back from [`Self::to_bits`].
+    /// The inverse of [`Self::to_bits`].
     pub fn from_bits(bits: usize) -> Self {
         Self(bits as cl_mem)
     }
@@ -39,7 +39,7 @@ impl MemHandle {
         get_mem_object_info(self.0, CL_MEM_SIZE).ok().map(|size| size.to_size())
     }
 
-    /// Host pointer of shared memory; meaningless for any other.
+    /// Host pointer of shared memory; meaningless for other memory.
     pub(super) fn host_pointer(self) -> Option<*mut u8> {
         let pointer = get_mem_object_info(self.0, CL_MEM_HOST_PTR).ok()?.to_ptr() as *mut u8;
         (!pointer.is_null()).then_some(pointer)
@@ -58,7 +58,7 @@ pub struct Buffer {
 impl Buffer {
     /// Allocates `size` bytes of device memory.
     ///
-    /// `host_visible` asks for memory that the host shares, or maps without a copy (host-unified devices, pinned
+    /// `host_visible` requests memory that the host shares, or can map without a copy (host-unified devices, pinned
     /// staging).
     pub fn new(context: &Context, size: usize, host_visible: bool) -> Result<Self> {
         if host_visible && context.shares_memory() {
@@ -79,10 +79,11 @@ impl Buffer {
         Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, shared: Some(shared) })
     }
 
-    /// Shares a buffer that other code has made in the same context.
+    /// Shares a buffer that other code created in the same context.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is no buffer, for one of another context, and for one over memory of the host.
+    /// [`Error::Invalid`] for an object that is not a buffer, for a buffer of another context, and for one over host
+    /// memory.
     ///
     /// # Safety
     /// The handle is a live memory object.
@@ -98,14 +99,14 @@ impl Buffer {
                  torch.opencl.interop.context(), or copy it through the host.",
             );
         }
-        // The host's side of memory that is shared needs no command only where it is the driver's own.
-        // A part of a buffer says so only of the whole.
+        // The host may access shared memory without a command only if the driver allocated it. A sub-buffer does not
+        // have this flag, only its parent does.
         let parent =
             get_mem_object_info(handle.0, CL_MEM_ASSOCIATED_MEMOBJECT).map_or(0, |info| info.to_ptr()) as cl_mem;
         let whole = if parent.is_null() { handle.0 } else { parent };
         let is_svm = get_mem_object_info(whole, CL_MEM_USES_SVM_POINTER).is_ok_and(|info| info.to_uint() != 0);
         if handle.host_pointer().is_some() && !is_svm {
-            return refuse("lies in memory of the host (CL_MEM_USE_HOST_PTR). Copy it to one that does not.");
+            return refuse("uses host memory (CL_MEM_USE_HOST_PTR). Copy it to a buffer that does not.");
         }
         let size = ask(CL_MEM_SIZE)?.to_size();
         // SAFETY: the caller's promise.
@@ -118,7 +119,7 @@ impl Buffer {
         self.handle
     }
 
-    /// Where the host has the memory without mapping it; `None` where it does not.
+    /// The host address of the memory, if the host can access it without mapping; otherwise `None`.
     pub fn shared_address(&self) -> Option<usize> {
         self.shared.as_ref().map(|shared| shared.pointer as usize)
     }
@@ -131,8 +132,8 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: the handle is owned and released once. Commands in flight keep their own reference to the
-        // object only until they are enqueued on some drivers, so owners finish their queues before dropping.
+        // SAFETY: the handle is owned and released once. On some drivers, commands keep their own reference to the
+        // object only until they are enqueued, so owners finish their queues before dropping.
         let _ = unsafe { release_mem_object(self.handle.0) };
     }
 }

@@ -1,4 +1,4 @@
-//! A context holds what one device owns: buffers, programs and queues.
+//! A context: the buffers, programs and queues of one device.
 
 use opencl3::device::{Device, CL_DEVICE_TYPE_CPU};
 use opencl3::types::cl_context;
@@ -38,7 +38,7 @@ impl Context {
         self.device
     }
 
-    /// Returns true if the device is a CPU: its queues bound the time that enqueued work takes.
+    /// Returns true if the device is a CPU: its queues bound the duration of enqueued work.
     pub(super) fn is_cpu(&self) -> bool {
         self.is_cpu
     }
@@ -48,7 +48,7 @@ impl Context {
         self.handle as usize
     }
 
-    /// Returns true if host-visible buffers are shared with the host: it uses them without a command.
+    /// Returns true if host-visible buffers are shared with the host, which accesses them without a command.
     pub fn shares_memory(&self) -> bool {
         self.shares_memory
     }

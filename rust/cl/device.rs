@@ -1,4 +1,4 @@
-//! Platforms and devices: what the installed drivers offer, read once.
+//! Platforms and devices of the installed drivers, queried once.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use opencl3::types::cl_device_id;
 use super::check;
 use crate::error::{Error, Result};
 
-/// A driver's handle of a root device; valid for the life of the process.
+/// A driver's handle of a root device; valid as long as the process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceId(pub(super) cl_device_id);
 
@@ -27,19 +27,19 @@ unsafe impl Send for DeviceId {}
 // SAFETY: as above.
 unsafe impl Sync for DeviceId {}
 
-/// The kind of silicon behind a device.
+/// The type of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeviceType {
-    /// Graphics processor; listed first.
+    /// Graphics processor; sorted first.
     Gpu,
-    /// FPGA, DSP and the like.
+    /// FPGA, DSP and similar.
     Accelerator,
     /// The host's own cores.
     Cpu,
 }
 
 impl DeviceType {
-    /// Lower-case name, as `TORCH_OPENCL_DEVICES` takes it.
+    /// Lower-case name, a value of `TORCH_OPENCL_DEVICES`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gpu => "gpu",
@@ -49,7 +49,7 @@ impl DeviceType {
     }
 }
 
-/// Everything the backend asks a driver about a device.
+/// Everything that the backend queries about a device.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
     /// Handle for contexts and queues.
@@ -82,15 +82,15 @@ pub struct DeviceInfo {
     pub max_work_group: usize,
     /// Floats in a native vector of the device.
     pub native_vector_floats: u32,
-    /// Host and device share one memory, so mapping is free.
+    /// Host and device share one memory, so mapping needs no copy.
     pub host_unified: bool,
     /// Arithmetic in f64.
     pub fp64: bool,
-    /// Division and square root of f32 can be correctly rounded on request.
+    /// Division and square root of f32 can be correctly rounded if a build option requests it.
     pub exact_quotients: bool,
-    /// Arithmetic in f16 (storage of f16 is core everywhere).
+    /// Arithmetic in f16 (storage in f16 is core functionality).
     pub fp16: bool,
-    /// Unique id of the device, where the driver reports one.
+    /// Unique id of the device, if the driver reports one.
     pub uuid: Option<[u8; 16]>,
     /// Extension names.
     pub extensions: Vec<String>,
@@ -126,7 +126,7 @@ impl DeviceInfo {
             max_work_group: check("clGetDeviceInfo", device.max_work_group_size())?,
             native_vector_floats: device.native_vector_width_float().unwrap_or(1),
             host_unified: device.host_unified_memory().unwrap_or(false),
-            // A double configuration of zero is how a driver says that it has none, whatever it lists.
+            // A driver without fp64 reports a double configuration of zero, even if it lists the extension.
             fp64: device.double_fp_config().is_ok_and(|config| config != 0),
             exact_quotients: device
                 .single_fp_config()
@@ -137,7 +137,7 @@ impl DeviceInfo {
         })
     }
 
-    /// (major, minor) of the OpenCL version that the device reports; (1, 2) when it cannot be read.
+    /// (major, minor) of the OpenCL version that the device reports; (1, 2) if it cannot be parsed.
     pub fn version_number(&self) -> (u32, u32) {
         let number = self.version.split_whitespace().nth(1).unwrap_or_default();
         let mut parts = number.split('.').map(str::parse);
@@ -152,15 +152,16 @@ impl DeviceInfo {
         self.extensions.iter().any(|name| name == "cl_khr_int64_base_atomics")
     }
 
-    /// Returns true if the driver compiles a kernel when it is first launched, not all of a program's when that is built.
+    /// Returns true if the driver compiles each kernel at its first launch, instead of the whole program when it is
+    /// built.
     pub fn compiles_at_launch(&self) -> bool {
         self.platform == "Portable Computing Language"
     }
 
-    /// Returns true if the driver compiles clang's own builtins. No program can test this: rusticl's clang knows
-    /// `__builtin_prefetch`, and translating the result to SPIR-V ends the process. So drivers that do are listed.
+    /// Returns true if the driver compiles clang's builtins. A test program cannot find this out: rusticl's clang
+    /// accepts `__builtin_prefetch`, and the translation to SPIR-V then ends the process. So these drivers are listed.
     pub fn has_clang_builtins(&self) -> bool {
-        // Both compile for CPUs, by LLVM from end to end.
+        // Both compile for CPUs, with LLVM in every step.
         self.device_type == DeviceType::Cpu
             && ["Portable Computing Language", "Intel(R) OpenCL"].contains(&self.platform.as_str())
     }
@@ -168,7 +169,7 @@ impl DeviceInfo {
 
 #[cfg(test)]
 impl DeviceInfo {
-    /// A made-up device, to test code that depends only on the description.
+    /// A fictitious device, to test code that depends only on the description.
     pub fn imagined(id: usize, name: &str, platform: &str, device_type: DeviceType) -> Self {
         Self {
             id: DeviceId(id as cl_device_id),
@@ -209,11 +210,11 @@ pub struct PlatformInfo {
     pub devices: Vec<DeviceInfo>,
 }
 
-/// All platforms with their devices. Queried once: the first query starts the drivers, which PoCL 3.1 does not survive
-/// in two threads at once.
+/// All platforms with their devices. Queried once: the first query initialises the drivers, and PoCL 3.1 crashes if two
+/// threads do so at once.
 ///
 /// # Errors
-/// [`Error::NoDevice`] when there is no OpenCL loader, no driver or no device, with what to install.
+/// [`Error::NoDevice`] if there is no OpenCL loader, no driver or no device, with advice on what to install.
 pub fn platforms() -> Result<&'static [PlatformInfo]> {
     static PLATFORMS: OnceLock<Result<Vec<PlatformInfo>>> = OnceLock::new();
     PLATFORMS.get_or_init(find_platforms).as_deref().map_err(Clone::clone)
@@ -235,7 +236,7 @@ fn find_platforms() -> Result<Vec<PlatformInfo>> {
         .iter()
         .map(|platform| {
             let name = platform.name().unwrap_or_default();
-            // A platform without devices answers CL_DEVICE_NOT_FOUND: it is empty, not broken.
+            // A platform without devices returns CL_DEVICE_NOT_FOUND: it is empty, not broken.
             let ids = platform.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default();
             PlatformInfo {
                 vendor: platform.vendor().unwrap_or_default(),
@@ -256,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_read_from_the_text_and_assumed_where_it_cannot_be() {
+    fn the_version_is_parsed_and_has_a_default() {
         let mut info = DeviceInfo::imagined(1, "d", "p", DeviceType::Gpu);
         for (text, number) in
             [("OpenCL 3.0 PoCL HSTR: x", (3, 0)), ("OpenCL 1.2", (1, 2)), ("OpenCL x.y", (1, 2)), ("", (1, 2))]
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_clang_are_for_the_drivers_that_are_known_to_compile_them() {
+    fn clang_builtins_are_used_only_on_listed_drivers() {
         let has = |platform, kind| DeviceInfo::imagined(1, "d", platform, kind).has_clang_builtins();
         assert!(has("Portable Computing Language", DeviceType::Cpu));
         assert!(has("Intel(R) OpenCL", DeviceType::Cpu));

@@ -1,7 +1,7 @@
-//! `clEnqueueNDRangeKernel`, without an event where nobody asks for one.
+//! `clEnqueueNDRangeKernel`, without an event if none is needed.
 //!
-//! NVIDIA's driver takes 11 us for a launch with an event on a queue with timestamps, and 5 us for one without. A chain
-//! of 1000 additions of 4 elements on PoCL with two cores is enqueued in 6 us each instead of 11.
+//! NVIDIA's driver takes 11 us for a launch with an event on a queue with timestamps, and 5 us without one. A chain of
+//! 1000 additions of 4 elements on PoCL with two cores is enqueued in 6 us each instead of 11.
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use opencl3::types::{cl_command_queue, cl_event, cl_kernel};
 
 use super::trace;
 
-/// A launch as the driver gets it: all sizes have `dimensions` elements.
+/// A launch as passed to the driver: all sizes have `dimensions` elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KernelCommand<'a> {
     pub kernel: cl_kernel,
@@ -23,12 +23,12 @@ pub(super) struct KernelCommand<'a> {
 }
 
 impl KernelCommand<'_> {
-    /// Enqueues it behind `wait`, if that is given. Returns the command's event while commands are traced, and where
-    /// the driver's function is not known.
+    /// Enqueues it after `wait`, if that is given. Returns the command's event while commands are traced, and if the
+    /// driver's function is not known.
     ///
     /// # Safety
-    /// The sizes hold as many elements as there are dimensions; all arguments of the kernel are set, and stay until the
-    /// call returns.
+    /// The sizes hold as many elements as there are dimensions; all arguments of the kernel are set, and unchanged
+    /// until the call returns.
     pub unsafe fn enqueue(
         &self,
         queue: cl_command_queue,
@@ -63,15 +63,15 @@ type EnqueueKernel = unsafe extern "C" fn(
     *mut cl_event,
 ) -> i32;
 
-/// The loader's function: the crate's own makes an event for each launch. `None` where the crate has been told to load
-/// another library.
+/// The loader's function, as the crate's function creates an event for each launch. `None` if an environment variable
+/// makes the crate load another library.
 fn function() -> Option<EnqueueKernel> {
     static FUNCTION: OnceLock<Option<EnqueueKernel>> = OnceLock::new();
     *FUNCTION.get_or_init(|| {
         if std::env::var_os("OPENCL_DYLIB_PATH").is_some() {
             return None;
         }
-        // SAFETY: the names end with a zero; the library is loaded already, and stays.
+        // SAFETY: the names end with a zero; the library is already loaded, and is never unloaded.
         let found = unsafe {
             let library = libc::dlopen(c"libOpenCL.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
             if library.is_null() {

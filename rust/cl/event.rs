@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Event {
     pub(super) handle: cl_event,
-    /// Commands that its queue had taken up to and including this one; 0 for an event of no queue.
+    /// Number of commands in its queue up to and including this one; 0 for an event without a queue.
     pub(super) position: u64,
 }
 
@@ -31,7 +31,7 @@ impl Event {
     /// Blocks until the command has completed; [`super::Queue::wait`] also records that.
     ///
     /// # Errors
-    /// As the driver reports; [`Error::Interrupted`] where the handler of a signal raised: the command runs on then.
+    /// Errors of the driver; [`Error::Interrupted`] if a signal handler raised: the command continues to run then.
     pub fn wait(&self) -> Result<()> {
         if is_possible() && matches!(self.is_complete(), Ok(false)) {
             let latch = Arc::new(Latch::default());
@@ -44,7 +44,7 @@ impl Event {
         check("clWaitForEvents", wait_for_events(&[self.handle]))
     }
 
-    /// Before [`Self::wait`], where that would sleep: asks the driver for some time whether the command has completed.
+    /// Polls the driver for some time before [`Self::wait`] would sleep.
     pub(super) fn poll(&self, time: Duration) {
         if !is_possible() {
             return;
@@ -55,8 +55,8 @@ impl Event {
         }
     }
 
-    /// Calls a function, which must not call the driver, when the command has completed or failed: from a thread of the
-    /// driver's. Returns false where the driver refuses; then it is never called.
+    /// Calls a function, which must not call the driver, from a thread of the driver when the command has completed or
+    /// failed. Returns false if the driver refuses; then it is never called.
     pub(super) fn on_completion<F: FnOnce() + Send + 'static>(&self, function: F) -> bool {
         let argument = Box::into_raw(Box::new(function));
         if set_event_callback(self.handle, CL_COMPLETE, completed::<F>, argument.cast()).is_ok() {
@@ -70,7 +70,7 @@ impl Event {
     /// Returns true if the command has completed.
     ///
     /// # Errors
-    /// [`Error::OpenCl`] when the command itself failed.
+    /// [`Error::OpenCl`] if the command itself failed.
     pub fn is_complete(&self) -> Result<bool> {
         let info = check("clGetEventInfo", get_event_info(self.handle, CL_EVENT_COMMAND_EXECUTION_STATUS))?;
         match info.to_int() {

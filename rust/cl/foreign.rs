@@ -1,4 +1,4 @@
-//! Queues and kernels that other code has made.
+//! Queues and kernels that other code created.
 
 use opencl3::command_queue::{
     enqueue_nd_range_kernel, get_command_queue_info, retain_command_queue, CL_QUEUE_CONTEXT, CL_QUEUE_DEVICE,
@@ -10,7 +10,7 @@ use super::{check, trace, Context, Grid, Queue};
 use crate::error::{Error, Result};
 
 impl Queue {
-    /// Shares a queue that other code has made in the same context.
+    /// Shares a queue that other code created in the same context.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a queue of another context or device, and for one that is not in order.
@@ -32,12 +32,12 @@ impl Queue {
             );
         }
         if ask(CL_QUEUE_PROPERTIES)?.to_ulong() & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0 {
-            return refuse("runs its commands out of order. Streams are in order: make it without that property.");
+            return refuse("is out of order. Streams are in order: create it without that property.");
         }
         // SAFETY: the caller's promise.
         check("clRetainCommandQueue", unsafe { retain_command_queue(queue) })?;
         let adopted = Self::of_handle(queue, context);
-        // Its maker enqueues commands too.
+        // The code that created the queue enqueues commands too.
         adopted.native_handle()?;
         Ok(adopted)
     }
@@ -45,7 +45,7 @@ impl Queue {
     /// Enqueues a kernel of other code, whose arguments that code has set.
     ///
     /// # Safety
-    /// `kernel` is a live `cl_kernel` of the queue's context, which nobody else uses during the call.
+    /// `kernel` is a live `cl_kernel` of the queue's context, which no other thread uses during the call.
     pub unsafe fn launch_native(&self, kernel: usize, grid: &Grid<'_>) -> Result<()> {
         let called = trace::about_to_call();
         let Grid { first, global, local } = *grid;

@@ -1,9 +1,9 @@
-//! Waits that a signal ends: Ctrl-C is answered although the device has minutes of work left.
+//! Waits that a signal can end: Ctrl-C is handled even if the device has minutes of work left.
 //!
-//! Python runs the handlers of signals in its main thread, between two instructions: never while that thread waits in
-//! here. So such a wait stops every [`SLICE`] and lets Python run them, which takes the interpreter's lock. Another
-//! thread may have that lock and want one of ours: nothing may wait so while it holds a lock. [`Deferred`] is for those
-//! that hold one, and for callers that drop errors.
+//! Python runs signal handlers in its main thread, between two bytecode instructions: never while that thread waits in
+//! this library. So such a wait is interrupted every [`SLICE`] to let Python run them, which takes the interpreter's
+//! lock. Another thread may hold that lock and need one of ours, so such a wait must not be made with a lock held.
+//! [`Deferred`] is for callers that hold a lock, and for callers that drop errors.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// Longest time that a signal waits for its handler.
+/// Longest delay from a signal to its handler.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Runs the handlers of pending signals; returns true if one of them raised.
 pub type RunHandlers = fn() -> bool;
 
-/// A [`RunHandlers`], or null while none are to be run.
+/// A [`RunHandlers`], or null if no handlers can run.
 static RUN_HANDLERS: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
@@ -27,14 +27,14 @@ thread_local! {
     static IS_MAIN: bool = is_main_thread();
 }
 
-/// Sets what runs the handlers of signals; `None` when the interpreter ends.
+/// Sets the function that runs signal handlers; `None` when the interpreter ends.
 pub fn watch_signals(run: Option<RunHandlers>) {
     RUN_HANDLERS.store(run.map_or(std::ptr::null_mut(), |run| run as *mut ()), Ordering::Release);
 }
 
 fn run_handlers() -> Option<RunHandlers> {
     let pointer = RUN_HANDLERS.load(Ordering::Acquire);
-    // SAFETY: only functions of this type are stored, and null.
+    // SAFETY: only functions of this type, or null, are stored.
     (!pointer.is_null()).then(|| unsafe { std::mem::transmute::<*mut (), RunHandlers>(pointer) })
 }
 
@@ -43,12 +43,12 @@ fn is_main_thread() -> bool {
     unsafe { libc::syscall(libc::SYS_gettid) == libc::c_long::from(libc::getpid()) }
 }
 
-/// While one lives, waits of its thread last until what they wait for has happened.
+/// While a value of this type lives, waits of its thread cannot be interrupted.
 #[derive(Debug)]
 pub struct Deferred(PhantomData<*const ()>);
 
 impl Deferred {
-    /// Begins such a time.
+    /// Starts deferring signals.
     #[must_use]
     pub fn new() -> Self {
         DEFERRED.set(DEFERRED.get() + 1);
@@ -73,7 +73,7 @@ pub fn is_possible() -> bool {
     !RUN_HANDLERS.load(Ordering::Relaxed).is_null() && DEFERRED.get() == 0 && IS_MAIN.try_with(|is| *is) == Ok(true)
 }
 
-/// Something that happens once, in another thread.
+/// A one-time event of another thread.
 #[derive(Debug, Default)]
 pub struct Latch {
     is_open: Mutex<bool>,
@@ -81,7 +81,7 @@ pub struct Latch {
 }
 
 impl Latch {
-    /// Lets those go who wait.
+    /// Opens the latch, which releases waiting threads.
     pub fn open(&self) {
         *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.opened.notify_all();
@@ -94,10 +94,10 @@ impl Latch {
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Waits until it is open, or `is_done` returns true, which is asked now and then.
+    /// Waits until it is open, or until `is_done`, which is polled, returns true.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] where the handler of a signal raised.
+    /// [`Error::Interrupted`] if a signal handler raised.
     pub fn wait(&self, is_done: impl Fn() -> bool) -> Result<()> {
         while !self.wait_slice() && !is_done() {
             let raised = if is_possible() { run_handlers().is_some_and(|run| run()) } else { false };

@@ -16,7 +16,7 @@ use super::proof::FirstLaunch;
 use super::{check, DeviceId, Grid, MemHandle};
 use crate::error::{Error, Result};
 
-/// Bytes of arguments that every device takes (`CL_DEVICE_MAX_PARAMETER_SIZE`).
+/// Bytes of arguments that every device supports (`CL_DEVICE_MAX_PARAMETER_SIZE`).
 const MOST_ARGUMENT_BYTES: usize = 1024;
 
 /// A location in device memory: a memory object and a byte offset.
@@ -33,19 +33,19 @@ impl Memory {
     pub const ABSENT: Self = Self { handle: MemHandle::NULL, offset: 0 };
 }
 
-/// One argument of a kernel, borrowed for the time of a launch.
+/// One argument of a kernel, borrowed for a launch.
 #[derive(Clone, Copy, Debug)]
 pub enum Arg<'a> {
-    /// A memory object; offsets into it travel in a struct.
+    /// A memory object; offsets into it are passed in a struct.
     Buffer(MemHandle),
     /// Plain bytes: a scalar, a struct, a vector type.
     Bytes(&'a [u8]),
-    /// Local memory of so many bytes.
+    /// Local memory of this many bytes.
     Local(usize),
 }
 
 impl<'a> Arg<'a> {
-    /// Bytes that it counts for among a kernel's arguments.
+    /// Bytes that it occupies among a kernel's arguments.
     const fn size(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -69,7 +69,7 @@ pub struct Kernel {
     c_name: CString,
     /// Work-items of the largest work-group that the device can run it with.
     largest_group: usize,
-    /// The driver's work at the first launch of each shape, and a bit set of the hashes of the shapes so far.
+    /// The driver's action at the first launch of each shape, and a bit set of the hashes of the shapes so far.
     shapes: Option<(FirstLaunch, AtomicU64)>,
 }
 
@@ -84,15 +84,16 @@ impl Kernel {
         let c_name =
             CString::new(name).map_err(|_| Error::Invalid(format!("kernel name holds a NUL byte: {name:?}")))?;
         let handle = KernelHandle(check("clCreateKernel", create_kernel(program, &c_name))?);
-        // Fewer than the device's own limit where the compiler has given each work-item many registers.
+        // Less than the device's limit if the compiler has assigned many registers to each work-item.
         let size = get_kernel_work_group_info(handle.0, device.0, CL_KERNEL_WORK_GROUP_SIZE);
         let largest_group = check("clGetKernelWorkGroupInfo", size)?.to_size().max(1);
-        // A size that the kernel declares holds: the compiler has kept to it. NVIDIA's driver says 256 of a kernel that
-        // is declared for 512.
+        // A size declared in the kernel takes precedence, as the compiler respects it. NVIDIA's driver reports 256 for
+        // a kernel that is declared for 512.
         let declared = get_kernel_work_group_info(handle.0, device.0, CL_KERNEL_COMPILE_WORK_GROUP_SIZE);
         let declared: usize = declared.map_or(0, |sizes| sizes.to_vec_size().iter().product());
         let largest_group = largest_group.max(declared);
-        // Refused here: a driver may abort at the launch. One that does not know the size says 0, or nothing.
+        // Checked here, as a driver may abort at the launch. A driver that does not know the size reports 0, or
+        // nothing.
         let info = get_kernel_work_group_info(handle.0, device.0, CL_KERNEL_LOCAL_MEM_SIZE);
         let local = info.map_or(0, |size| size.to_ulong());
         let most = get_device_info(device.0, CL_DEVICE_LOCAL_MEM_SIZE).map_or(0, |size| size.to_ulong());
@@ -105,8 +106,8 @@ impl Kernel {
         Ok(Self { handle: Mutex::new(handle), name: name.to_owned(), c_name, largest_group, shapes })
     }
 
-    /// The driver's work where a launch needs code for groups of a shape that it has not run before: PoCL has code for
-    /// each group size, and for grids of 65536 items and more.
+    /// The driver's action if a launch needs code for groups of a shape that has not run before: PoCL has separate code
+    /// for each group size, and for grids of 65536 items and more.
     pub(super) fn first_launch(&self, grid: &Grid<'_>) -> Option<FirstLaunch> {
         let (first, shapes) = self.shapes.as_ref()?;
         let is_large = grid.global.iter().any(|size| *size > usize::from(u16::MAX));
@@ -125,13 +126,13 @@ impl Kernel {
         self.largest_group
     }
 
-    /// Refuses grids that have no meaning, and work-groups as [`Self::check_group`] does.
+    /// Refuses invalid grids, and work-groups as [`Self::check_group`] does.
     pub(super) fn check_grid(&self, grid: &Grid<'_>) -> Result<()> {
         let Grid { first, global, local } = *grid;
         let fits = |sizes: Option<&[usize]>| sizes.is_none_or(|sizes| sizes.len() == global.len());
         if !fits(local) || !fits(first) || !(1..=3).contains(&global.len()) {
             return Err(Error::Invalid(format!(
-                "kernel {}: a launch over {global:?} from {first:?} in groups of {local:?} has no meaning",
+                "kernel {}: invalid ND-range: global size {global:?}, offset {first:?}, local size {local:?}",
                 self.name
             )));
         }
@@ -151,21 +152,21 @@ impl Kernel {
         )))
     }
 
-    /// Refuses arguments that some device would not take. Structs whose bytes launchers write have sizes that no build
-    /// knows.
+    /// Refuses arguments that some device would not accept. Structs that launchers write as bytes have sizes that are
+    /// not known at compile time.
     pub(super) fn check_size(&self, args: &[Arg<'_>]) -> Result<()> {
         let size: usize = args.iter().map(Arg::size).sum();
         if size <= MOST_ARGUMENT_BYTES {
             return Ok(());
         }
         Err(Error::Invalid(format!(
-            "OpenCL: the kernel {} is given {size} bytes of arguments, and devices need not take more than \
+            "OpenCL: the kernel {} has {size} bytes of arguments, and devices need not support more than \
              {MOST_ARGUMENT_BYTES}",
             self.name
         )))
     }
 
-    /// The same, as the driver takes it.
+    /// Name of the kernel function for the driver.
     pub(super) fn c_name(&self) -> &CString {
         &self.c_name
     }

@@ -2,8 +2,8 @@
 //!
 //! PoCL starts a command when it is enqueued: its threads fall asleep after each short kernel, and waking them for the
 //! next costs the host more than the kernel takes. So the first of several short launches waits for a user event, and
-//! those behind it, in the in-order queue, for the first. Other drivers do as much by themselves: they submit commands
-//! when they are flushed.
+//! the following launches, in the in-order queue, wait for the first. Other drivers have the same effect already: they
+//! submit commands when they are flushed.
 
 use opencl3::device::Device;
 use opencl3::event::{create_user_event, set_user_event_status, CL_COMPLETE};
@@ -12,21 +12,20 @@ use opencl3::types::{cl_context, cl_event};
 use super::{check, Context, Event};
 use crate::error::Result;
 
-/// Most launches of a batch. A chain of 1000 4-element additions on PoCL with two cores takes, until it is
-/// enqueued and until it is done, 13 and 14 us each without holding, 8.4 and 10 in groups of 64, 7.7 and 9.1 of 256,
-/// 5.5 and 7.6 as a whole (`make bench CASES="enqueue round-trip"`): its threads and the host's fight for the queue's
-/// lock.
+/// Most launches of a batch. A chain of 1000 4-element additions on PoCL with two cores takes, until it is enqueued and
+/// until it has completed, 13 and 14 us each without batching, 8.4 and 10 in batches of 64, 7.7 and 9.1 of 256, 5.5 and
+/// 7.6 in one batch (`make bench CASES="enqueue round-trip"`): its threads and the host compete for the queue's lock.
 const LARGEST_BATCH: u64 = measured!("LAUNCH_BATCH", 1024);
-/// Launches between two flushes where the driver holds them back: a device must not wait for long.
+/// Launches between two flushes if the driver batches them itself, so that the device does not idle for long.
 const FLUSH_EVERY: u64 = 64;
 
 /// When a launch has to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At once, and everything held back with it.
+    /// Immediately, together with all launches held back.
     Now,
-    /// With the next command that is not short, or when the host waits or flushes: it takes no longer than waking a
-    /// thread.
+    /// With the next command that is not short, or when the host waits or flushes: for kernels that take no longer than
+    /// waking a thread.
     Batched,
 }
 
@@ -34,11 +33,11 @@ pub enum Start {
 #[derive(Debug)]
 pub(super) struct LaunchBatch {
     context: cl_context,
-    /// True where launches are batched at all.
+    /// True if launches are batched at all.
     is_enabled: bool,
     /// The user event that the first launch of the batch waits for.
     event: Option<Event>,
-    /// Commands so far, markers aside.
+    /// Commands so far, without markers.
     commands: u64,
 }
 
@@ -56,7 +55,7 @@ impl LaunchBatch {
         }
     }
 
-    /// The event that the next launch has to wait for, if any.
+    /// The event that the next launch must wait for, if any.
     pub fn wait_list(&mut self, start: Start) -> Result<Option<cl_event>> {
         if start == Start::Now || !self.is_enabled || self.event.is_some() {
             return Ok(None);
@@ -66,7 +65,7 @@ impl LaunchBatch {
         Ok(Some(self.event.insert(event).handle))
     }
 
-    /// Counts a command, markers aside; returns how many there have been with it.
+    /// Counts a command other than a marker; returns the new count.
     pub fn count(&mut self) -> u64 {
         self.commands += 1;
         self.commands
@@ -81,7 +80,7 @@ impl LaunchBatch {
         }
     }
 
-    /// Starts everything that is held back.
+    /// Starts all launches held back.
     pub fn submit(&mut self) -> Result<()> {
         match self.event.take() {
             Some(event) => check("clSetUserEventStatus", set_user_event_status(event.handle, CL_COMPLETE)),
@@ -89,15 +88,15 @@ impl LaunchBatch {
         }
     }
 
-    /// Starts everything, and batches nothing from now on: somebody else enqueues commands, and may wait for them.
+    /// Starts all launches held back, and stops batching: other code enqueues commands too, and may wait for them.
     pub fn disable(&mut self) -> Result<()> {
         self.is_enabled = false;
         self.submit()
     }
 }
 
-/// Returns true if the device has threads that take commands as they are enqueued. PoCL's device without threads,
-/// `basic` or `cpu-minimal`, has none, and never returns from completing an event that a command waits for.
+/// Returns true if the device has threads that start commands as they are enqueued. PoCL's device without threads,
+/// `basic` or `cpu-minimal`, never returns from completing an event that a command waits for.
 fn runs_at_once(device: &Device) -> bool {
     let is_pocl = device.version().is_ok_and(|version| version.contains("PoCL"));
     let has_threads =
@@ -107,7 +106,7 @@ fn runs_at_once(device: &Device) -> bool {
 
 impl Drop for LaunchBatch {
     fn drop(&mut self) {
-        // Launches held back keep the queue and its buffers alive. Nobody is left to be told of a failure.
+        // Launches held back keep the queue and its buffers alive. A failure cannot be reported here.
         let _ = self.submit();
     }
 }

@@ -1,6 +1,6 @@
 //! A thin safe layer over OpenCL 1.2: every handle is an owning type, every status a [`Result`].
 //!
-//! This is the only module, besides the bridge, that calls the driver. It knows nothing of tensors.
+//! Only this module and the bridge call the driver. It does not know tensors.
 
 mod buffer;
 mod context;
@@ -39,7 +39,7 @@ use opencl3::error_codes::ClError;
 
 use crate::error::{Error, Result};
 
-/// A failure as either layer of the OpenCL crates reports it.
+/// A failure as reported by either layer of the OpenCL crates.
 pub(crate) trait Status {
     fn code(&self) -> i32;
 }
@@ -56,7 +56,7 @@ impl Status for ClError {
     }
 }
 
-/// Turns a driver status into an [`Error`] that names the call.
+/// Converts a driver status to an [`Error`] that names the call.
 pub(crate) fn check<T, S: Status>(call: &'static str, result: std::result::Result<T, S>) -> Result<T> {
     result.map_err(|status| Error::OpenCl { call, code: status.code() })
 }

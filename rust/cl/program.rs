@@ -28,7 +28,7 @@ unsafe impl Sync for Program {}
 impl Program {
     /// Compiles OpenCL C source.
     ///
-    /// `name` and `device` go into the message of [`Error::Build`].
+    /// `name` and `device` are used in the message of [`Error::Build`].
     pub fn from_source(context: &Context, source: &str, options: &str, name: &str, device: &str) -> Result<Self> {
         let handle = check("clCreateProgramWithSource", create_program_with_source(context.handle, &[source]))?;
         let program = Self { handle, device: context.device(), first_launches: None };
@@ -42,12 +42,12 @@ impl Program {
             other => other,
         })?;
         if program.kernels()? == 0 {
-            return Err(failure("The driver says that it is built, and it has no kernels."));
+            return Err(failure("The driver reports a successful build, but the program has no kernels."));
         }
         Ok(program)
     }
 
-    /// Notes what the driver does at first launches of the program's kernels, which are then announced (`proof.rs`).
+    /// Sets the driver's action at first launches of the program's kernels, which are then announced (`proof.rs`).
     #[must_use]
     pub fn with_first_launches(mut self, first: FirstLaunch) -> Self {
         self.first_launches = Some(first);
@@ -59,7 +59,7 @@ impl Program {
         Ok(info.to_size())
     }
 
-    /// Loads what [`Self::binary`] returned on the same device and driver.
+    /// Loads a result of [`Self::binary`] for the same device and driver.
     pub fn from_binary(context: &Context, binary: &[u8], options: &str) -> Result<Self> {
         // SAFETY: the device is the context's own; the driver validates the bytes.
         let result = unsafe { create_program_with_binary(context.handle, &[context.device().0], &[binary]) };
@@ -91,7 +91,7 @@ impl Program {
             .ok_or_else(|| Error::Invalid("the driver returned no program binary".to_owned()))
     }
 
-    /// Names of its kernels, with semicolons between them.
+    /// Names of its kernels, separated by semicolons.
     pub fn kernel_names(&self) -> Result<String> {
         let info = check("clGetProgramInfo", get_program_info(self.handle, CL_PROGRAM_KERNEL_NAMES))?;
         Ok(info.to_string())
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::cl::platforms;
 
-    /// The first device of this machine; the tests need a driver, as the backend does.
+    /// The first device of this machine; like the backend, the tests need a driver.
     fn context() -> Context {
         let id = platforms().unwrap().iter().flat_map(|platform| &platform.devices).next().unwrap().id;
         Context::new(id).unwrap()

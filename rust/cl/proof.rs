@@ -1,16 +1,16 @@
 //! First launches of kernels for which a driver loads or compiles code.
 //!
-//! Code from a driver's own cache may be damaged, and a driver may end the process over it, as late as when a kernel is
-//! first launched with groups of a new shape. The [`Witness`] is told here when that may happen, and when it has not;
-//! and while the host waits for code that is compiled so late.
+//! The files in a driver's own cache may be damaged, and a driver may then end the process, as late as when a kernel is
+//! first launched with groups of a new shape. The [`Witness`] is called before this may happen, and after it has not;
+//! also while the host waits for code that is compiled so late.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
-/// Work of a driver when a kernel is first launched with groups of some shape.
+/// The driver's action when a kernel is first launched with groups of some shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstLaunch {
-    /// It loads code from its own cache, which it does not check.
+    /// It loads code from its own cache, without checking it.
     Loads,
     /// It compiles the kernel.
     Compiles,
@@ -21,9 +21,9 @@ pub enum FirstLaunch {
 pub struct Witness {
     /// Before a launch that may end the process; not called again until `proven` is.
     pub doubted: fn(),
-    /// After a wait that shows that it has not.
+    /// After a wait which shows that the process survived it.
     pub proven: fn(),
-    /// Before a wait for a kernel that the driver compiles now, with true, and after it, with false.
+    /// With true before a wait for a kernel that the driver compiles now, and with false after it.
     pub waits_for_compiler: fn(bool),
 }
 
@@ -36,7 +36,7 @@ pub fn witness_with(witness: Witness) {
     let _ = WITNESS.set(witness);
 }
 
-/// Call before a first launch.
+/// Called before a first launch.
 pub(super) fn expect(first: FirstLaunch) {
     if first == FirstLaunch::Compiles {
         COMPILES.store(true, Ordering::Relaxed);
@@ -45,9 +45,9 @@ pub(super) fn expect(first: FirstLaunch) {
     }
 }
 
-/// Call before waiting for the device; what is returned lives until the wait ends.
+/// Called before waiting for the device; the result lives until the wait ends.
 pub(super) fn wait() -> Option<WaitForCompiler> {
-    // Nearly always false: the load costs waits nothing.
+    // Nearly always false, so that a wait costs only this load.
     let witness = COMPILES.load(Ordering::Relaxed).then(|| WITNESS.get()).flatten()?;
     (witness.waits_for_compiler)(true);
     Some(WaitForCompiler(witness))
@@ -62,7 +62,7 @@ impl Drop for WaitForCompiler {
     }
 }
 
-/// Call after waiting for the device.
+/// Called after waiting for the device.
 pub(super) fn prove() {
     // Nearly always false, too.
     if COMPILES.load(Ordering::Relaxed) {

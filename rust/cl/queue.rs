@@ -16,27 +16,27 @@ use super::queue_throttle::QueueThrottle;
 use super::{check, proof, trace, Arg, Context, Event, Kernel, MemHandle, Status};
 use crate::error::Result;
 
-/// Time for which a wait asks the driver again and again before its thread sleeps. Drivers of GPUs do the same in a wait
-/// that no signal ends: it takes a callback and a sleeping thread some 20 us to return.
+/// Time for which a wait polls the driver before its thread sleeps. Drivers of GPUs do the same in a wait that no
+/// signal can end: with a callback and a sleeping thread, a wait returns some 20 us later.
 const POLLED: Duration = Duration::from_micros(500);
 
 /// An owning in-order `cl_command_queue` with timestamps.
 ///
-/// Waiting is for an event, never for the queue: another thread may enqueue a launch that a batch holds back.
+/// Waits are for an event, never for the queue: another thread may enqueue a launch that a batch holds back.
 #[derive(Debug)]
 pub struct Queue {
     pub(super) handle: cl_command_queue,
     /// Commands and markers enqueued so far.
     enqueued: AtomicU64,
-    /// Number of them known to have completed: the queue is in order.
+    /// Number of these known to have completed: the queue is in order.
     completed: AtomicU64,
-    /// True where others have the handle, and enqueue commands that are not counted.
+    /// True if other code has the handle, and enqueues commands that are not counted.
     has_other_users: AtomicBool,
-    /// True where the host uses host-visible buffers without a command.
+    /// True if the host accesses host-visible buffers without a command.
     pub(super) shares_memory: bool,
-    /// True where the device and the host have the same cores.
+    /// True if the device and the host use the same cores.
     is_cpu: bool,
-    /// Locked while a command is enqueued, never while one is waited for.
+    /// Locked while a command is enqueued, never during a wait.
     batch: Mutex<LaunchBatch>,
     pub(super) throttle: QueueThrottle,
 }
@@ -55,12 +55,12 @@ pub enum MapAccess {
     ReadWrite,
 }
 
-/// A copy from a buffer to `size` bytes of the host's at `target`.
+/// A copy from a buffer to `size` bytes of host memory at `target`.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
-    /// The buffer; where memory is shared with the host, one that is visible to it.
+    /// The buffer; it is host-visible if memory is shared with the host.
     pub source: MemHandle,
-    /// Byte of the buffer where the copy starts.
+    /// Offset in bytes at which the copy starts.
     pub offset: usize,
     /// Destination on the host.
     pub target: *mut u8,
@@ -68,14 +68,14 @@ pub struct Read {
     pub size: usize,
 }
 
-/// The work-items of a launch.
+/// The ND-range of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid<'a> {
-    /// Global id of the first one, where that is not 0.
+    /// Global offset, if it is not 0.
     pub first: Option<&'a [usize]>,
-    /// Number in each of up to three dimensions.
+    /// Global size, in one to three dimensions.
     pub global: &'a [usize],
-    /// Work-group size; `None`: the driver chooses.
+    /// Local size; `None`: the driver chooses.
     pub local: Option<&'a [usize]>,
 }
 
@@ -88,7 +88,7 @@ impl Queue {
         Ok(Self::of_handle(check("clCreateCommandQueue", result)?, context))
     }
 
-    /// Takes over a reference to a queue on the context's device.
+    /// Takes ownership of a reference to a queue on the context's device.
     pub(super) fn of_handle(handle: cl_command_queue, context: &Context) -> Self {
         Self {
             handle,
@@ -102,33 +102,33 @@ impl Queue {
         }
     }
 
-    /// Number of commands enqueued, with markers; one counts when its call has returned.
+    /// Number of commands enqueued, including markers; a command counts when its call has returned.
     fn enqueued(&self) -> u64 {
         self.enqueued.load(Ordering::Acquire)
     }
 
-    /// Returns true if everything enqueued so far is known to have completed, without asking the driver.
+    /// Returns true if everything enqueued so far is known to have completed, without a driver call.
     pub fn is_known_idle(&self) -> bool {
-        // Read first: whoever is about to get the handle enqueues later.
+        // Read first: code that gets the handle later also enqueues later.
         !self.has_other_users() && self.completed.load(Ordering::Acquire) >= self.enqueued()
     }
 
-    /// Returns true if an event of this queue is known to have completed, without asking the driver.
+    /// Returns true if an event of this queue is known to have completed, without a driver call.
     pub fn is_known_complete(&self, event: &Event) -> bool {
         self.completed.load(Ordering::Acquire) >= event.position
     }
 
-    /// Returns true if nothing of ours has been enqueued after an event of this queue.
+    /// Returns true if we have enqueued nothing after an event of this queue.
     pub fn is_last(&self, event: &Event) -> bool {
         event.position >= self.enqueued()
     }
 
-    /// Returns true if others may enqueue commands through the queue's handle.
+    /// Returns true if other code may enqueue commands through the queue's handle.
     pub fn has_other_users(&self) -> bool {
         self.has_other_users.load(Ordering::Acquire)
     }
 
-    /// Notes that an event of this queue has completed, and so everything before it.
+    /// Records that an event of this queue has completed, and so everything before it.
     fn note_complete(&self, event: &Event) {
         self.completed.fetch_max(event.position, Ordering::AcqRel);
     }
@@ -142,7 +142,7 @@ impl Queue {
         self.handle as usize
     }
 
-    /// Enqueues a command that starts now, and moves so many bytes.
+    /// Enqueues a command that starts immediately, and moves `bytes` bytes.
     pub(super) fn submit<S: Status>(
         &self,
         call: &'static str,
@@ -160,13 +160,13 @@ impl Queue {
         batch.submit().map(|()| event)
     }
 
-    /// Counts the command just enqueued and returns its position; the batch is locked.
+    /// Counts the command just enqueued and returns its position; the batch must be locked.
     pub(super) fn advance(&self) -> u64 {
         self.enqueued.fetch_add(1, Ordering::Release) + 1
     }
 
-    /// Waits where the host is far ahead of the device. Call before a command is enqueued, and not while it is: a signal
-    /// may end the wait.
+    /// Waits if the host is too far ahead of the device. Must be called before a command is enqueued, without a lock: a
+    /// signal may end the wait.
     ///
     /// # Errors
     /// As [`Self::wait`].
@@ -181,7 +181,7 @@ impl Queue {
         }
     }
 
-    /// The same, when it is time for a marker.
+    /// [`Self::make_room`] when a marker is due.
     pub(super) fn wait_for_room(&self) -> Result<()> {
         if self.is_known_idle() {
             return Ok(());
@@ -269,7 +269,7 @@ impl Queue {
         copied.map(drop)
     }
 
-    /// Fills a range with a pattern of 1, 2, 4, 8 or 16 bytes, to which offset and size must be aligned.
+    /// Fills a range with a pattern of 1, 2, 4, 8 or 16 bytes; offset and size must be multiples of the pattern's size.
     pub fn fill(&self, target: MemHandle, offset: usize, pattern: &[u8], size: usize) -> Result<()> {
         let (queue, bytes, none) = (self.handle, pattern.as_ptr().cast(), std::ptr::null());
         // SAFETY: the pattern is read before the call returns.
@@ -279,8 +279,8 @@ impl Queue {
         filled.map(drop)
     }
 
-    /// Maps a range for the host. The memory is valid once the event has completed, which is after everything enqueued
-    /// before, and until [`Self::unmap`].
+    /// Maps a range for the host. The memory is valid from the completion of the event, which comes after everything
+    /// enqueued before, until [`Self::unmap`].
     pub fn map(&self, buffer: MemHandle, offset: usize, size: usize, access: MapAccess) -> Result<(*mut u8, Event)> {
         let flags = match access {
             MapAccess::Read => CL_MAP_READ,
@@ -295,7 +295,7 @@ impl Queue {
         mapped.map(|event| (pointer.cast(), event))
     }
 
-    /// Unmaps a range; the device has it when the event completes.
+    /// Unmaps a range; the device may use it when the event completes.
     ///
     /// # Safety
     /// `pointer` came from [`Self::map`] of this buffer and is not used afterwards.
@@ -316,7 +316,7 @@ impl Queue {
         batch.submit().map(|()| event)
     }
 
-    /// Holds back later commands until `event` has completed.
+    /// Delays later commands until `event` has completed.
     pub fn wait_for(&self, event: &Event) -> Result<()> {
         let events: [cl_event; 1] = [event.handle];
         // SAFETY: the list holds one live event.
@@ -332,7 +332,7 @@ impl Queue {
         check("clFlush", api::flush(self.handle))
     }
 
-    /// Blocks until everything enqueued so far has completed; returns at once where that is known.
+    /// Blocks until everything enqueued so far has completed; returns immediately if that is known.
     pub fn finish(&self) -> Result<()> {
         if self.is_known_idle() {
             return Ok(());
@@ -340,7 +340,7 @@ impl Queue {
         self.wait(&self.marker()?)
     }
 
-    /// Blocks until a command of this queue has completed; returns at once where that is known.
+    /// Blocks until a command of this queue has completed; returns immediately if that is known.
     ///
     /// # Errors
     /// As [`Event::wait`].
@@ -348,7 +348,7 @@ impl Queue {
         if self.is_known_complete(event) {
             return Ok(());
         }
-        // Some drivers (PoCL's `basic` device) do nothing before a flush, and wait forever.
+        // Some drivers (PoCL's `basic` device) do nothing before a flush, and would wait forever.
         self.flush()?;
         let compiler = proof::wait();
         if !self.is_cpu {
@@ -380,7 +380,7 @@ impl Queue {
     pub fn native_handle(&self) -> Result<usize> {
         self.has_other_users.store(true, Ordering::Release);
         self.throttle.leave_work_unbounded();
-        // Its owner may wait for the whole queue.
+        // The caller may wait for the whole queue.
         self.batch().disable()?;
         Ok(self.handle as usize)
     }

@@ -1,12 +1,12 @@
 //! Queue throttle: bounds how far the host runs ahead of a queue.
 //!
-//! Drivers keep enqueued commands in host memory, some 500 bytes each with PoCL 3.1, and take any number of them: a
-//! thread that never waits fills the memory, and the next wait takes minutes. CUDA's driver blocks the host after about
-//! a thousand launches.
+//! Drivers keep enqueued commands in host memory, some 500 bytes each with PoCL 3.1, without a limit: a thread that
+//! never waits fills the memory, and the next wait takes minutes. CUDA's driver blocks the host after about a thousand
+//! launches.
 //!
-//! On a device that is a CPU the work enqueued is bounded too, to about [`MOST_WORK`]: a matmul may take a second there,
-//! and a thousand of them are a process that cannot be stopped. The time that a command takes is not known before it has
-//! run, so each that is not short counts as many short ones, fewer as the device proves to be quick.
+//! On CPU devices the enqueued work is bounded too, to about [`MOST_WORK`]: a matmul may take a second there, and a
+//! process with a thousand of them cannot be stopped. The duration of a command is not known before it has run, so each
+//! command that is not short counts as many short ones, and as fewer when the device turns out to be fast.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,21 +18,21 @@ use super::Event;
 
 /// Short commands from one marker to the next.
 const PERIOD: u64 = 1024;
-/// Markers that the device may be behind by.
+/// Markers by which the device may lag.
 const MOST_BEHIND: u32 = 4;
-/// Work that may wait on a device that is a CPU.
+/// Work that may be pending on a CPU device.
 const MOST_WORK: Duration = Duration::from_secs(1);
-/// Fewest short commands that any other counts as there: 32 of them keep a CPU busy while the host is woken.
+/// Fewest short commands that any other counts as on a CPU: 32 of them keep it busy while the host is woken.
 const LEAST_WEIGHT: u64 = PERIOD / 8;
 
-/// Markers in a queue, the first of which the device has not been seen to reach.
+/// Markers in a queue; the device is not known to have reached the first.
 #[derive(Debug)]
 pub(super) struct QueueThrottle {
-    /// True where the time that commands take is bounded, and not their number alone.
+    /// True if the duration of commands is bounded, not only their number.
     bounds_work: AtomicBool,
-    /// Short commands so far, and what others count as.
+    /// Short commands so far, including the equivalents of others.
     commands: AtomicU64,
-    /// Short commands that any other counts as.
+    /// Number of short commands that any other counts as.
     weight: AtomicU64,
     state: Mutex<State>,
 }
@@ -41,12 +41,12 @@ pub(super) struct QueueThrottle {
 struct State {
     markers: VecDeque<Arc<Event>>,
     most_behind: u32,
-    /// When the device reached the marker that was last waited for, in nanoseconds of its clock.
+    /// Time at which the device reached the marker that was last waited for, in nanoseconds of its clock.
     reached: Option<u64>,
 }
 
 impl QueueThrottle {
-    /// `bounds_work` bounds the time that the commands take, and not their number alone.
+    /// `bounds_work` bounds the duration of the commands, not only their number.
     pub fn new(bounds_work: bool) -> Self {
         let state = State { markers: VecDeque::new(), most_behind: MOST_BEHIND, reached: None };
         let weight = AtomicU64::new(if bounds_work { PERIOD } else { 1 });
@@ -58,7 +58,7 @@ impl QueueThrottle {
         self.bounds_work.load(Ordering::Relaxed)
     }
 
-    /// Bounds the number of commands alone from now on: others enqueue here too, and a command of theirs may wait for the
+    /// Bounds only the number of commands from now on: other code enqueues here too, and its commands may wait for the
     /// host.
     pub fn leave_work_unbounded(&self) {
         self.bounds_work.store(false, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl QueueThrottle {
         before / PERIOD != (before + cost) / PERIOD
     }
 
-    /// Forgets what the device has reached: it has nothing to do. What comes next may be other work.
+    /// Called when the device is idle: forgets the measurements, as the next work may differ.
     pub fn reset(&self) {
         if self.bounds_work() {
             self.weight.store(PERIOD, Ordering::Relaxed);
@@ -90,8 +90,8 @@ impl QueueThrottle {
         self.state().markers.push_back(Arc::new(marker));
     }
 
-    /// The marker to wait for, outside of every lock, before more is enqueued; [`Self::pop`] takes it away. Half of the
-    /// work may still wait then, so that the host, which takes a while to wake, waits seldom.
+    /// The marker to wait for, without a lock, before more is enqueued; [`Self::pop`] removes it. Half of the work may
+    /// still be pending then, so that the host, which takes time to wake, waits seldom.
     pub fn awaited(&self) -> Option<Arc<Event>> {
         let state = self.state();
         let most = state.most_behind as usize;
@@ -99,19 +99,19 @@ impl QueueThrottle {
         (state.markers.len() > most).then(|| state.markers.get(position).cloned()).flatten()
     }
 
-    /// Takes away a marker that the device has reached, and those before it. If the host had to wait for it, the device
-    /// was busy since it reached the one that was waited for before, and the time between them says how much work may
-    /// wait.
+    /// Removes a marker that the device has reached, and those before it. If the host had to wait for it, the device
+    /// was busy since the previous marker that was waited for, and the time between the two determines how much work
+    /// may be pending.
     pub fn pop(&self, marker: &Arc<Event>, waited: bool) {
         let mut state = self.state();
         let Some(position) = state.markers.iter().position(|known| Arc::ptr_eq(known, marker)) else {
-            return; // another thread has waited for it too
+            return; // another thread has also waited for it
         };
         let count = state.markers.drain(..=position).count() as u32;
         if !self.bounds_work() {
             return;
         }
-        // After a marker that was not waited for the device may have been idle.
+        // After a marker that was not waited for, the device may have been idle.
         let reached = if waited { marker.end_time().ok() } else { None };
         let before = std::mem::replace(&mut state.reached, reached);
         let interval = match (before, reached) {
@@ -125,7 +125,8 @@ impl QueueThrottle {
     }
 }
 
-/// The weight of a command, and how many markers may wait, after the device took `interval` from one to the next.
+/// The weight of a command, and the number of pending markers allowed, if the device took `interval` from one marker to
+/// the next.
 fn adapted(weight: u64, interval: Duration) -> (u64, u32) {
     let most = MOST_WORK / MOST_BEHIND;
     let weight = if interval > most {

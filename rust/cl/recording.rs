@@ -1,8 +1,7 @@
-//! Recorded commands, which a queue takes again and again without anybody who makes their arguments.
+//! Recorded commands, which can be enqueued repeatedly without preparing their arguments again.
 //!
-//! Arguments are state of a `cl_kernel`, so each recorded launch has a kernel object of its own, whose arguments are set
-//! once. A driver reads them when a launch is enqueued: those that change from one replay to the next are set again
-//! before it.
+//! Arguments are state of a `cl_kernel`, so each recorded launch has a separate kernel object, whose arguments are set
+//! once. A driver reads them when a launch is enqueued: arguments that differ between replays are set again before it.
 
 use std::ffi::c_void;
 
@@ -18,7 +17,7 @@ use super::proof::{self, FirstLaunch};
 use super::{check, trace, Arg, Event, Grid, Kernel, MemHandle, Queue, Status};
 use crate::error::{Error, Result};
 
-/// Commands that are enqueued while the queue is locked.
+/// Commands that are enqueued in one critical section of the queue.
 const CHUNK: usize = 256;
 
 /// A reference to a program, whose code its kernels run.
@@ -35,7 +34,7 @@ impl Drop for ProgramReference {
     }
 }
 
-/// A launch with a kernel object of its own.
+/// A launch with a separate kernel object.
 #[derive(Debug)]
 struct Launch {
     name: String,
@@ -49,7 +48,7 @@ struct Launch {
     starts_now: bool,
 }
 
-/// A command as the driver gets it.
+/// A command as passed to the driver.
 #[derive(Debug)]
 enum Command {
     Launch(Launch),
@@ -62,7 +61,7 @@ enum Command {
 pub struct Recording {
     commands: Vec<Command>,
     launches: u64,
-    /// The driver's work at launches of shapes that it has not run before.
+    /// The driver's actions at launches of shapes that have not run before.
     first_launches: Vec<FirstLaunch>,
 }
 
@@ -102,11 +101,12 @@ impl Launch {
         Ok(launch)
     }
 
-    /// Returns the event, where there is one.
+    /// Returns the event, if there is one.
     fn enqueue(&self, queue: cl_command_queue, wait: Option<&cl_event>) -> std::result::Result<Option<cl_event>, i32> {
         let Grid { first, global, local } = self.grid();
         let command = KernelCommand { kernel: self.kernel.0, dimensions: self.dimensions, first, global, local };
-        // SAFETY: the grid has as many sizes as dimensions; nobody else has the kernel object, and its arguments are set.
+        // SAFETY: the grid has as many sizes as dimensions; no other code uses the kernel object, and its arguments are
+        // set.
         unsafe { command.enqueue(queue, wait) }
     }
 
@@ -140,7 +140,7 @@ impl Command {
         }
     }
 
-    /// Returns the event, where there is one.
+    /// Returns the event, if there is one.
     fn enqueue(&self, queue: cl_command_queue, wait: Option<&cl_event>) -> Result<Option<Event>> {
         let (count, list) = (u32::from(wait.is_some()), wait.map_or(std::ptr::null(), std::ptr::from_ref));
         let result = match self {
@@ -229,7 +229,7 @@ impl Recording {
         self.commands.len() - 1
     }
 
-    /// Sets an argument of a launch anew, or the pattern of a fill, for the replays to come.
+    /// Sets an argument of a launch, or the pattern of a fill, for later replays.
     ///
     /// # Errors
     /// As the driver reports.
@@ -245,8 +245,8 @@ impl Recording {
         }
     }
 
-    /// Of each launch the `cl_kernel`, the number of dimensions, three global sizes and three of a group; 0 where there
-    /// is none.
+    /// For each launch: the `cl_kernel`, the number of dimensions, three global sizes and three local sizes; 0 for
+    /// absent ones.
     pub fn kernels(&self) -> Vec<[usize; 8]> {
         let launches = self.commands.iter().filter_map(|command| match command {
             Command::Launch(launch) => Some(launch),
@@ -268,10 +268,10 @@ impl Recording {
 
 /// Replays.
 impl Queue {
-    /// Enqueues all commands of a recording. Where it is short kernels they are held back like others.
+    /// Enqueues all commands of a recording. Short kernels are held back like other short launches.
     ///
     /// # Errors
-    /// As [`Queue::wait`]; commands before the one that failed run.
+    /// As [`Queue::wait`]; commands before the one that failed still run.
     pub fn replay(&self, recording: &mut Recording) -> Result<()> {
         recording.first_launches.drain(..).for_each(proof::expect);
         let commands = &recording.commands;
@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_recording_has_nothing_to_say() {
+    fn an_empty_recording_has_an_empty_description() {
         let recording = Recording::default();
         assert_eq!(recording.launches(), 0);
         assert_eq!(recording.describe(), "");

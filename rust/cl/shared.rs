@@ -1,9 +1,9 @@
 //! Memory that host and device share without mapping it: fine-grained buffers of OpenCL 2.0.
 //!
-//! OpenCL 1.2 gives the host access to device memory only by a command, a copy or a map, and so after a round trip
-//! through the driver. The host may read memory from `clSVMAlloc` with `CL_MEM_SVM_FINE_GRAIN_BUFFER` once it has
-//! waited for the command that wrote it, and write it until a command that reads it is enqueued; a buffer over it
-//! (`CL_MEM_USE_HOST_PTR`) has it as its storage.
+//! In OpenCL 1.2 the host accesses device memory only with a command, a copy or a map, which costs a round trip through
+//! the driver. The host may read memory from `clSVMAlloc` with `CL_MEM_SVM_FINE_GRAIN_BUFFER` after it has waited for
+//! the command that wrote it, and write it until a command that reads it is enqueued; a buffer over it
+//! (`CL_MEM_USE_HOST_PTR`) uses it as its storage.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -33,9 +33,9 @@ impl Shared {
     /// Allocates `size` bytes, aligned for every type of OpenCL C.
     pub fn new(context: &Context, size: usize) -> Result<Self> {
         let flags = CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER;
-        // SAFETY: the flags are ones that a device with fine-grained buffers takes.
+        // SAFETY: a device with fine-grained buffers supports these flags.
         let allocated = unsafe { svm_alloc(context.handle, flags, size, 0) };
-        // The call has no status of its own.
+        // The call returns no status.
         let pointer =
             allocated.map_err(|_| Error::OpenCl { call: "clSVMAlloc", code: CL_MEM_OBJECT_ALLOCATION_FAILURE })?;
         Ok(Self { context: context.handle, pointer })
@@ -50,7 +50,8 @@ impl Drop for Shared {
 }
 
 /// Returns true if a device's buffers can be shared memory: the driver reports it, host and device memory are unified,
-/// and a few bytes arrive both ways. If a driver reported it of memory behind a bus, kernels would read over that bus.
+/// and a test transfers a few bytes both ways. If a driver reported it for memory behind a bus, kernels would read over
+/// that bus.
 pub(super) fn is_offered(context: &Context) -> bool {
     let device = Device::new(context.device().0);
     device.host_unified_memory().unwrap_or(false)
@@ -58,7 +59,7 @@ pub(super) fn is_offered(context: &Context) -> bool {
         && arrives_both_ways(context).unwrap_or(false)
 }
 
-/// Returns true if the host sees what the device writes, and the other way round.
+/// Returns true if the host sees what the device writes, and vice versa.
 fn arrives_both_ways(context: &Context) -> Result<bool> {
     const SIZE: usize = 256;
     let (target, source) = (Buffer::shared(context, SIZE)?, Buffer::shared(context, SIZE)?);
@@ -79,20 +80,21 @@ fn arrives_both_ways(context: &Context) -> Result<bool> {
     Ok(arrived && first == 0x5A && last == 0xA5)
 }
 
-/// Most bytes of a copy that passes through memory of the library's: their copying on the host takes some microseconds,
-/// less than another wait.
+/// Most bytes of a copy through a staging buffer: copying them on the host takes some microseconds, less than another
+/// wait.
 const STAGED: usize = 64 << 10;
 
-/// Frees memory that an interrupted command uses once that has completed; never if the driver does not say so.
+/// Frees memory of an interrupted command after the command has completed; never if the driver does not report
+/// completion.
 fn keep_until_complete(event: &Event, memory: Vec<u8>) {
     let memory = ManuallyDrop::new(memory);
     event.on_completion(move || drop(ManuallyDrop::into_inner(memory)));
 }
 
-/// Blocking copies, which need no command where memory is shared.
+/// Blocking copies, which need no command if memory is shared.
 impl Queue {
-    /// Host pointer to a range of a host-visible buffer, for use without a command; `None` where that is impossible, or
-    /// where the buffer is shorter. Commands may still use it: see [`Self::finish`].
+    /// Host pointer to a range of a host-visible buffer, for use without a command; `None` if that is impossible, or if
+    /// the buffer is shorter. Commands may still use it: see [`Self::finish`].
     pub fn shared_pointer(&self, memory: MemHandle, offset: usize, size: usize) -> Option<*mut u8> {
         if !self.shares_memory || offset.checked_add(size)? > memory.size()? {
             return None;
@@ -100,8 +102,8 @@ impl Queue {
         memory.host_pointer().map(|start| start.wrapping_add(offset))
     }
 
-    /// Copies to the host, behind everything enqueued before. Waits once, and not at all where all that is known to
-    /// have completed and memory is shared.
+    /// Copies to the host, after everything enqueued before. Waits once, and not at all if all of that is known to have
+    /// completed and memory is shared.
     ///
     /// # Safety
     /// The targets are writable for as many bytes, and nothing else uses them during the call.
@@ -115,7 +117,8 @@ impl Queue {
         let mut failure = None;
         for read in reads {
             if let Some(source) = self.shared_pointer(read.source, read.offset, read.size) {
-                // SAFETY: the target is the caller's promise; the source is the buffer's, and its writer has completed.
+                // SAFETY: the target is the caller's promise; the source is the buffer, and the commands that wrote it
+                // have completed.
                 unsafe { std::ptr::copy_nonoverlapping(source, read.target, read.size) };
                 continue;
             }
@@ -128,14 +131,14 @@ impl Queue {
                 }
             }
         }
-        // Enqueued reads write to the caller's memory, even where a later one failed.
+        // Enqueued reads write to the caller's memory, even if a later one failed.
         let waited = last.map_or(Ok(()), |event| self.wait(&event));
         failure.map_or(waited, Err)
     }
 
-    /// Waits for everything enqueued before a copy between a buffer and the caller's memory, where a signal may end the
-    /// wait: the memory is the caller's again as soon as it is interrupted, and the driver must not have it then. The
-    /// copy itself is waited for without interruption.
+    /// Waits, if a signal may end the wait, for everything enqueued before a copy between a buffer and the caller's
+    /// memory: the caller owns its memory again as soon as it is interrupted, and the driver must not use it then. The
+    /// wait for the copy itself is not interruptible.
     fn finish_before_copying(&self) -> Result<Deferred> {
         if self.shares_memory || is_interruptible() {
             self.finish()?;
@@ -143,8 +146,7 @@ impl Queue {
         Ok(Deferred::new())
     }
 
-    /// [`Self::read_now`] of a few bytes, which pass through memory of the library's: it waits once, and may be
-    /// interrupted.
+    /// [`Self::read_now`] of a few bytes through a staging buffer: it waits once, and may be interrupted.
     fn read_staged(&self, reads: &[Read], bytes: usize) -> Result<()> {
         let mut staged = vec![0_u8; bytes];
         let mut last = None;
@@ -177,21 +179,22 @@ impl Queue {
         Ok(())
     }
 
-    /// Copies from the host, behind everything enqueued before. Waits as [`Self::read_now`].
+    /// Copies from the host, after everything enqueued before. Waits as [`Self::read_now`] does.
     ///
     /// # Safety
     /// `source` holds `size` readable bytes that nothing changes during the call.
     pub unsafe fn write_now(&self, target: MemHandle, offset: usize, source: *const u8, size: usize) -> Result<()> {
         if let Some(target) = self.shared_pointer(target, offset, size) {
             self.finish()?;
-            // SAFETY: the source is the caller's promise; the target is the buffer's, and its users have completed.
+            // SAFETY: the source is the caller's promise; the target is the buffer, and the commands that used it have
+            // completed.
             unsafe { std::ptr::copy_nonoverlapping(source, target, size) };
             return Ok(());
         }
         if size <= STAGED && is_interruptible() {
             // SAFETY: the caller's promise.
             let staged = unsafe { std::slice::from_raw_parts(source, size) }.to_vec();
-            // SAFETY: `staged` is left alone until the command has completed.
+            // SAFETY: `staged` is not changed until the command has completed.
             let written = unsafe { self.write(target, offset, staged.as_ptr(), size)? };
             return self.wait(&written).inspect_err(|_| keep_until_complete(&written, staged));
         }
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn small_reads_pass_through_memory_of_the_library() {
+    fn small_reads_use_a_staging_buffer() {
         let context = context();
         let (queue, buffer) = (Queue::new(&context).unwrap(), Buffer::new(&context, 64, false).unwrap());
         let bytes: Vec<u8> = (0..64).collect();
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_command_is_called_once_it_has_completed() {
+    fn a_completion_callback_is_called_after_its_command() {
         let context = context();
         let (queue, buffer) = (Queue::new(&context).unwrap(), Buffer::new(&context, 64, false).unwrap());
         let mut memory = vec![0_u8; 64];

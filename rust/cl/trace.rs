@@ -1,4 +1,4 @@
-//! The commands of all queues with their times, while a profiler asks for them.
+//! The commands of all queues with their times, while a profiler is active.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use opencl3::event::retain_event;
 
 use super::{Event, Grid};
 
-/// Commands between two looks at which have completed: an event takes a driver several hundred bytes.
+/// Commands between two checks of which have completed: an event takes several hundred bytes in a driver.
 const SETTLE_EVERY: usize = 1024;
 
 /// Kind of a command.
@@ -27,36 +27,36 @@ pub enum TracedKind {
 /// A command that was enqueued during the trace.
 #[derive(Debug)]
 pub struct TracedCommand {
-    /// Of the kernel, or what is copied where.
+    /// Name of the kernel, or a description of the copy.
     pub name: String,
     /// Its kind.
     pub kind: TracedKind,
-    /// The driver's function that has enqueued it.
+    /// The driver's function that enqueued it.
     pub call: &'static str,
-    /// The host's thread that has called it, by the system's number.
+    /// The host thread that called it, as the system's thread id.
     pub thread: i64,
-    /// When it was called, in nanoseconds since 1970.
+    /// Time of the call, in nanoseconds since 1970.
     pub called: i64,
-    /// When the call returned.
+    /// Time at which the call returned.
     pub returned: i64,
     /// [`super::Queue::trace_id`] of its queue.
     pub queue: usize,
-    /// The id that [`push_correlation`] was last given in the thread that enqueued the command; 0 for none.
+    /// The last id passed to [`push_correlation`] in the thread that enqueued the command; 0 for none.
     pub correlation: u64,
-    /// Bytes that are copied or filled.
+    /// Bytes copied or filled.
     pub bytes: usize,
-    /// Work-items of a kernel, 0 where it has fewer dimensions.
+    /// Global size of a kernel, 0 for absent dimensions.
     pub global: [usize; 3],
-    /// The same of a work-group, 0 where the driver chooses.
+    /// Local size, 0 if the driver chooses.
     pub local: [usize; 3],
-    /// Start and end, in nanoseconds of the device's clock; `None` where the driver does not tell.
+    /// Start and end, in nanoseconds of the device's clock; `None` if the driver does not report them.
     pub times: Option<(u64, u64)>,
-    /// The command's, until the times are known.
+    /// The command's event, until the times are known.
     event: Option<Event>,
 }
 
 impl TracedCommand {
-    /// Asks for the times, if the command has completed; returns false where it has not.
+    /// Queries the times, if the command has completed; returns false if it has not.
     fn settle(&mut self) -> bool {
         let Some(event) = &self.event else { return true };
         match event.is_complete() {
@@ -72,7 +72,7 @@ impl TracedCommand {
 #[derive(Debug)]
 struct Trace {
     commands: Vec<TracedCommand>,
-    /// Number of the first ones whose times are known.
+    /// Number of leading commands whose times are known.
     settled: usize,
 }
 
@@ -88,14 +88,14 @@ impl Trace {
 }
 
 static TRACE: Mutex<Trace> = Mutex::new(Trace { commands: Vec::new(), settled: 0 });
-/// Number of the trace that is being made; 0 where none is.
+/// Number of the active trace; 0 if there is none.
 static ACTIVE: AtomicU64 = AtomicU64::new(0);
 /// Number of the last trace.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static UNTRACED: Cell<bool> = const { Cell::new(false) };
-    /// Correlations of the calling thread, with the number of the trace that they are of.
+    /// Correlations of the calling thread, with the number of the trace in which they were pushed.
     static CORRELATIONS: RefCell<(u64, Vec<u64>)> = const { RefCell::new((0, Vec::new())) };
 }
 
@@ -108,16 +108,16 @@ pub fn is_tracing() -> bool {
     ACTIVE.load(Ordering::Relaxed) != 0 && !UNTRACED.get()
 }
 
-/// While one lives, commands of its thread are not traced: the program does not ask for them.
+/// While a value of this type lives, commands of its thread are not traced: they are not part of the user's program.
 #[derive(Debug)]
 pub struct Untraced {
     before: bool,
-    /// It belongs to its thread.
+    /// Not `Send`: it counts for its thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl Untraced {
-    /// Begins such a time.
+    /// Stops tracing in this thread.
     #[must_use]
     pub fn begin() -> Self {
         Self { before: UNTRACED.replace(true), _thread: PhantomData }
@@ -135,7 +135,7 @@ pub fn host_time() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
 }
 
-/// The host's time while commands are traced, for [`note_launch`] and [`note_transfer`] after a call that begins now.
+/// The host's time while commands are traced, to be passed to [`note_launch`] and [`note_transfer`] after the call.
 pub(super) fn about_to_call() -> Option<i64> {
     is_tracing().then(host_time)
 }
@@ -145,19 +145,19 @@ fn this_thread() -> i64 {
     unsafe { libc::syscall(libc::SYS_gettid) }
 }
 
-/// Traces all commands from now on; what an earlier trace has is dropped.
+/// Traces all commands from now on; drops an earlier trace.
 pub fn start_trace() {
     let mut trace = trace();
     *trace = Trace { commands: Vec::new(), settled: 0 };
     ACTIVE.store(LAST.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// Traces no more commands.
+/// Stops tracing.
 pub fn stop_trace() {
     ACTIVE.store(0, Ordering::Relaxed);
 }
 
-/// The commands of the trace, for callers that have waited for them: those that have not completed have no times.
+/// The commands of the trace, for callers that have waited for them: commands that have not completed have no times.
 pub fn take_trace() -> Vec<TracedCommand> {
     let mut trace = trace();
     trace.settle();
@@ -165,7 +165,7 @@ pub fn take_trace() -> Vec<TracedCommand> {
     std::mem::take(&mut trace.commands)
 }
 
-/// Names what the calling thread does from now on, until [`pop_correlation`].
+/// Sets the id of the calling thread's commands, until [`pop_correlation`].
 pub fn push_correlation(id: u64) {
     let active = ACTIVE.load(Ordering::Relaxed);
     CORRELATIONS.with_borrow_mut(|(trace, ids)| {
@@ -177,7 +177,7 @@ pub fn push_correlation(id: u64) {
     });
 }
 
-/// Ends what the last [`push_correlation`] of the thread has begun.
+/// Reverts the thread's last [`push_correlation`].
 pub fn pop_correlation() {
     CORRELATIONS.with_borrow_mut(|(_, ids)| ids.pop());
 }
@@ -202,7 +202,7 @@ fn padded(sizes: Option<&[usize]>) -> [usize; 3] {
     result
 }
 
-/// Notes a launch that was called at a time of [`about_to_call`].
+/// Records a launch; `called` is a result of [`about_to_call`].
 pub(super) fn note_launch(called: i64, queue: usize, event: &Event, name: &str, grid: &Grid<'_>) {
     note(TracedCommand {
         name: name.to_owned(),
@@ -221,7 +221,7 @@ pub(super) fn note_launch(called: i64, queue: usize, event: &Event, name: &str, 
     });
 }
 
-/// Notes a command that moves memory, by the driver's call; at a time of [`about_to_call`].
+/// Records a command that moves memory, named after the driver's function; `called` is a result of [`about_to_call`].
 pub(super) fn note_transfer(called: i64, queue: usize, event: &Event, call: &'static str, bytes: usize) {
     let (name, kind) = match call {
         "clEnqueueWriteBuffer" => ("Memcpy HtoD", TracedKind::Copy),

@@ -1,4 +1,4 @@
-//! Building a program, or loading what an earlier process has built.
+//! Builds a program, or loads one that an earlier process has built.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Once;
@@ -12,10 +12,10 @@ use crate::runtime::Device;
 static COMPILED: AtomicU64 = AtomicU64::new(0);
 static LOADED: AtomicU64 = AtomicU64::new(0);
 
-/// Stored in place of a binary where the driver keeps the build itself.
+/// Stored instead of a binary if the driver itself keeps the build.
 const KEPT_BY_DRIVER: &[u8] = b"kept by the driver";
 
-/// Returns true if an earlier process has left the program on disk.
+/// Returns true if an earlier process has stored the program on disk.
 pub(super) fn is_stored(recipe: &Recipe) -> bool {
     disk::Entry::new(&recipe.device.info, &recipe.source(), &recipe.options()).load().is_some()
 }
@@ -37,7 +37,7 @@ pub(super) fn build(recipe: &Recipe) -> Result<Program> {
     let stored = entry.load();
     let is_kept = stored.as_deref() == Some(KEPT_BY_DRIVER);
     if let Some(binary) = stored.filter(|_| !is_kept) {
-        // A binary that the driver refuses (it was updated in place, say) is rebuilt and replaced.
+        // A binary that the driver refuses (for example after an update in place) is rebuilt and replaced.
         if let Ok(program) = Program::from_binary(context, &binary, &options) {
             LOADED.fetch_add(1, Ordering::Relaxed);
             return Ok(program);
@@ -66,7 +66,7 @@ pub(super) fn build(recipe: &Recipe) -> Result<Program> {
     Ok(if info.compiles_at_launch() { program.with_first_launches(FirstLaunch::Compiles) } else { program })
 }
 
-/// Builds from source, and once more where a driver that keeps builds gives back a damaged one.
+/// Builds from source, and a second time if a driver that keeps builds returns a damaged one.
 fn compile(context: &Context, source: &str, options: &str, name: &str, info: &DeviceInfo) -> Result<Program> {
     let build = |options: &str| Program::from_source(context, source, options, name, &info.name);
     let mut built = build(options);
@@ -77,7 +77,7 @@ fn compile(context: &Context, source: &str, options: &str, name: &str, info: &De
         Err(error @ Error::Build { .. }) if driver_cache::keeps_builds(info) => error,
         result => return result,
     };
-    // No kernel knows the name: all that it changes is the key under which the driver keeps the build.
+    // No kernel uses this macro: it only changes the key under which the driver keeps the build.
     if let Ok(program) = build(&format!("{options} -D TORCH_OPENCL_REBUILD=1")) {
         static TOLD: Once = Once::new();
         TOLD.call_once(|| {
@@ -87,7 +87,7 @@ fn compile(context: &Context, source: &str, options: &str, name: &str, info: &De
         return Ok(program);
     }
     if let Error::Build { log, .. } = &mut error {
-        // The compiler's own words, where there are any, say what is wrong.
+        // If the compiler's log has an explanation, no advice is needed.
         if log.lines().filter(|line| !line.trim().is_empty()).count() <= 1 {
             log.push_str(&driver_cache::advice());
         }

@@ -1,8 +1,8 @@
-//! A bundle: programs that were compiled ahead, in one file, for a device whose driver compiles nothing, or must not.
+//! A bundle: a file of precompiled programs, for a device whose driver cannot compile, or must not.
 //!
-//! It is a zip with `manifest.json`, which says for what device and what version of this package it was made and has the
+//! It is a zip with `manifest.json`, which has the device and the version of this package for which it was made and the
 //! hash of every program, and a file for each program, named by the hash of source and options. `python -m
-//! torch_opencl.bundle` makes it. A process that is given one builds nothing from source.
+//! torch_opencl.bundle` makes it. A process that uses a bundle builds nothing from source.
 
 use std::collections::HashMap;
 use std::env;
@@ -24,7 +24,7 @@ use crate::runtime::Device;
 
 const FORMAT: &str = "torch-opencl kernel bundle 1";
 const MANIFEST: &str = "manifest.json";
-/// No manifest is larger: one of 10,000 programs has 3 MB.
+/// Limit of a manifest's size: one of 10,000 programs has 3 MB.
 const MOST_MANIFEST_BYTES: u64 = 64 << 20;
 
 static BUNDLE: OnceLock<Result<Option<Bundle>>> = OnceLock::new();
@@ -33,18 +33,18 @@ static BUNDLE: OnceLock<Result<Option<Bundle>>> = OnceLock::new();
 #[derive(Debug)]
 pub(super) struct Bundle {
     path: PathBuf,
-    /// The [`identity`] of the device that it is for.
+    /// The [`identity`] of the device for which it was built.
     identity: Value,
     /// Hashes of the binaries, by key.
     programs: HashMap<String, String>,
-    /// Its directory has been read.
+    /// Opened, with its directory read.
     archive: Mutex<ZipArchive<File>>,
 }
 
-/// Opens the bundle that `TORCH_OPENCL_KERNEL_BUNDLE` names, if it names one.
+/// Opens the bundle in `TORCH_OPENCL_KERNEL_BUNDLE`, if that is set.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a file that is no bundle, is not whole, or was made by another version of this package.
+/// [`Error::Invalid`] for a file that is not a bundle, is incomplete, or was made by another version of this package.
 pub fn check_bundle() -> Result<()> {
     of_process().map(drop)
 }
@@ -58,12 +58,12 @@ pub(super) fn of_process() -> Result<Option<&'static Bundle>> {
     opened.as_ref().map(Option::as_ref).map_err(Clone::clone)
 }
 
-/// The file of this process's bundle and the number of programs in it, where it has one that can be used.
+/// The file of this process's bundle and the number of its programs, if there is a usable bundle.
 pub fn bundle_contents() -> Option<(&'static Path, usize)> {
     of_process().ok().flatten().map(|bundle| (bundle.path.as_path(), bundle.programs.len()))
 }
 
-/// The part of a bundle's manifest that has to match the device and the library: all but the programs.
+/// The part of a bundle's manifest that must match the device and the library: everything except the programs.
 pub fn identity(device: &Device) -> Value {
     let info = &device.info;
     json!({
@@ -78,7 +78,7 @@ pub fn identity(device: &Device) -> Value {
     })
 }
 
-/// Hash of all sources of this build: a program of other sources may take other arguments.
+/// Hash of all sources of this build: programs from other sources may have other arguments.
 fn sources() -> &'static str {
     static HASH: OnceLock<String> = OnceLock::new();
     HASH.get_or_init(|| {
@@ -96,19 +96,19 @@ impl Bundle {
             ))
         };
         let file = File::open(path).map_err(|error| refused(&format!("it cannot be read ({error})")))?;
-        let no_bundle = || refused("it is no kernel bundle, or is truncated or damaged");
+        let no_bundle = || refused("it is not a kernel bundle, or is truncated or damaged");
         let mut archive = ZipArchive::new(file).map_err(|_| no_bundle())?;
         let text = content(&mut archive, MANIFEST, MOST_MANIFEST_BYTES).ok_or_else(no_bundle)?;
         let mut identity: Value = serde_json::from_slice(&text).map_err(|_| no_bundle())?;
         let programs = identity.as_object_mut().and_then(|fields| fields.remove("programs"));
         let of = |name: &str| identity.get(name).and_then(Value::as_str).unwrap_or_default();
         if of("format") != FORMAT {
-            return Err(refused(&format!("it is of the format '{}', and this is '{FORMAT}'", of("format"))));
+            return Err(refused(&format!("its format is '{}', not '{FORMAT}'", of("format"))));
         }
         if of("version") != env!("CARGO_PKG_VERSION") || of("sources") != sources() {
             return Err(refused(&format!(
-                "it was made by torch_opencl {} of other kernel sources than those of this torch_opencl {}; build it anew \
-                 with this one",
+                "it was made by torch_opencl {} from other kernel sources than those of this torch_opencl {}; rebuild \
+                 it with this one",
                 of("version"),
                 env!("CARGO_PKG_VERSION")
             )));
@@ -122,7 +122,7 @@ impl Bundle {
     /// Loads a program.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the bundle is for another device, lacks the program, or has it damaged.
+    /// [`Error::Invalid`] if the bundle is for another device, or the program is absent or damaged.
     pub fn program(&self, recipe: &Recipe, context: &Context) -> Result<Program> {
         self.check_device(recipe.device)?;
         let path = self.path.display();
@@ -136,15 +136,15 @@ impl Bundle {
         let Some(hash) = self.programs.get(&listing.key) else {
             return Err(Error::Unsupported(format!(
                 "OpenCL: the kernel bundle {path} has no program '{}' (kernels {}), and with {VARIABLE} nothing is \
-                 compiled. Where there is a compiler, list what this script uses, `python -m torch_opencl.bundle export \
-                 FOLDER --run SCRIPT`, and build the bundle from that folder.",
+                 compiled. On a machine with a compiler, list what this script uses, `python -m torch_opencl.bundle \
+                 export FOLDER --run SCRIPT`, and build the bundle from that folder.",
                 listing.name,
                 listing.kernels().join(", ")
             )));
         };
         let damaged = |reason: &str| {
             Error::Invalid(format!(
-                "OpenCL: the program '{}' of the kernel bundle {path} {reason}. Copy or build the bundle anew.",
+                "OpenCL: the program '{}' of the kernel bundle {path} {reason}. Copy or build the bundle again.",
                 listing.name
             ))
         };
@@ -175,15 +175,15 @@ impl Bundle {
     }
 }
 
-/// The file of a program in a bundle.
+/// The name of a program's file in a bundle.
 fn file_name(key: &str) -> String {
     format!("programs/{key}.bin")
 }
 
-/// A file of an archive; `None` where there is none, or it is not whole.
+/// A file of an archive; `None` if it is absent or incomplete.
 fn content(archive: &mut ZipArchive<File>, name: &str, most: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    // Its end is where the archive's own checksum is compared.
+    // Reading to the end compares the archive's checksum.
     archive.by_name(name).ok()?.take(most).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }

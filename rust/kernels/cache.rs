@@ -1,4 +1,4 @@
-//! Programs in memory, one for each device, family, class and set of constants; and the choice of form for a launch.
+//! Programs in memory, one for each device, family, class and set of constants; selects the form for a launch.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -18,7 +18,7 @@ use super::{disk, Class, Family, Spec};
 use crate::error::{Error, Result};
 use crate::runtime::{Device, DeviceClass};
 
-/// Constants are looked up as a slice, so that a launch does not allocate for it.
+/// The inner key is looked up as a slice, so that a launch does not allocate.
 type Programs = HashMap<(i32, Family, Class), HashMap<Vec<Constant>, Arc<Slot>>>;
 
 static PROGRAMS: RwLock<Option<Programs>> = RwLock::new(None);
@@ -27,20 +27,21 @@ static HITS: AtomicU64 = AtomicU64::new(0);
 static SPECIALISED: AtomicU64 = AtomicU64::new(0);
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
-/// A launch waits for a program from disk until one has taken longer than this. They take some 25 ms with PoCL, which
-/// reads the headers of OpenCL C each time, and less from a binary; where PoCL's own cache has been emptied, one takes
-/// 300 ms to compile.
+/// Until the load of a program from disk has taken longer than this, launches wait for such loads. They take some 25 ms
+/// with PoCL, which reads the headers of OpenCL C each time, and less from a binary; if PoCL's own cache has been
+/// emptied, compiling one takes 300 ms.
 const QUICK: Duration = Duration::from_millis(150);
 static LOADS_ARE_SLOW: AtomicBool = AtomicBool::new(false);
 
-/// A program of kernels that are written at run time, behind what they call, the text of a family.
+/// A program of kernels that are generated at run time, appended to the source of a family with the functions that they
+/// call.
 ///
 /// # Errors
 /// [`Error::Build`] with the compiler's log.
 pub fn generated_program(device: &'static Device, family: Family, kernels: &str) -> Result<CachedProgram> {
     let lanes = if device.class == DeviceClass::Cpu { 16 } else { 1 };
     let constants = if family == Family::Generated {
-        // The last for the stores that the text itself chooses to stream.
+        // The macro is for non-temporal stores selected in the source.
         vec![("VEC", lanes), ("SPEC_NON_TEMPORAL", 1)]
     } else {
         Vec::new()
@@ -57,10 +58,10 @@ pub fn generated_program(device: &'static Device, family: Family, kernels: &str)
     on_the_spot(move || CachedProgram::whole(&recipe))
 }
 
-/// Builds a program that the caller waits for.
+/// Builds a program while the caller waits.
 ///
 /// # Errors
-/// As the build does; [`Error::Interrupted`] where the handler of a signal raised meanwhile.
+/// Errors of the build; [`Error::Interrupted`] if a signal handler raised meanwhile.
 pub(super) fn on_the_spot<R: Send + 'static>(build: impl FnOnce() -> Result<R> + Send + 'static) -> Result<R> {
     COMPILE_THREAD.on_the_spot(build).and_then(|built| built)
 }
@@ -69,9 +70,9 @@ pub(super) fn on_the_spot<R: Send + 'static>(build: impl FnOnce() -> Result<R> +
 #[derive(Debug, Default)]
 struct Slot {
     program: OnceLock<Arc<CachedProgram>>,
-    /// Two threads that want the same program must not both compile it.
+    /// Prevents two threads that need the same program from both compiling it.
     building: Mutex<()>,
-    /// True where an earlier process has left it on disk.
+    /// True if an earlier process has stored it on disk.
     is_stored: OnceLock<bool>,
     counter: HotCounter,
     failure: OnceLock<Error>,
@@ -96,8 +97,8 @@ impl Slot {
         Ok(Arc::clone(self.program.get_or_init(|| program)))
     }
 
-    /// The program, where it takes no time to get; also asks for its build once it is worth it.
-    fn get_soon(
+    /// The program, if it is available without waiting; also requests its build once that is worthwhile.
+    fn try_get(
         self: &Arc<Self>,
         elements: u64,
         compiler: Compiler,
@@ -107,7 +108,7 @@ impl Slot {
         if is_stored && !LOADS_ARE_SLOW.load(Ordering::Relaxed) {
             let start = Instant::now();
             let (slot, recipe) = (Arc::clone(self), recipe());
-            let loaded = COMPILE_THREAD.on_the_spot(move || slot.build_or_give_up(&recipe))?;
+            let loaded = COMPILE_THREAD.on_the_spot(move || slot.try_build(&recipe))?;
             if start.elapsed() > QUICK {
                 LOADS_ARE_SLOW.store(true, Ordering::Relaxed);
             }
@@ -116,10 +117,10 @@ impl Slot {
             }
         }
         self.report_failure();
-        // A program that an earlier process has built was worth it.
+        // If an earlier process has built a program, it is worthwhile.
         let elements = if is_stored { HOT } else { elements };
         if self.counter.count(elements, compiler) {
-            let job = Wanted { slot: Arc::clone(self), compiler, recipe: recipe() };
+            let job = BackgroundBuild { slot: Arc::clone(self), compiler, recipe: recipe() };
             if !COMPILE_THREAD.submit(Box::new(job)) {
                 self.counter.put_off();
             }
@@ -127,7 +128,7 @@ impl Slot {
         Ok(None)
     }
 
-    fn build_or_give_up(&self, recipe: &Recipe) -> Option<Arc<CachedProgram>> {
+    fn try_build(&self, recipe: &Recipe) -> Option<Arc<CachedProgram>> {
         match self.build(recipe) {
             Ok(program) => Some(program),
             Err(error) => {
@@ -139,7 +140,7 @@ impl Slot {
         }
     }
 
-    /// Says once, to the thread that would have used the program, that it could not be built.
+    /// Warns once, in a thread that would have used the program, that it could not be built.
     fn report_failure(&self) {
         let (true, Some(error)) = (self.counter.is_to_be_reported(), self.failure.get()) else { return };
         warn(&format!(
@@ -149,14 +150,14 @@ impl Slot {
     }
 }
 
-/// A specialised program that nobody waits for.
-struct Wanted {
+/// A specialised program that is built in the background.
+struct BackgroundBuild {
     slot: Arc<Slot>,
     compiler: Compiler,
     recipe: Recipe,
 }
 
-impl Job for Wanted {
+impl Job for BackgroundBuild {
     fn hotness(&self) -> u64 {
         self.slot.counter.elements()
     }
@@ -166,19 +167,18 @@ impl Job for Wanted {
     }
 
     fn build(self: Box<Self>) {
-        self.slot.build_or_give_up(&self.recipe);
+        self.slot.try_build(&self.recipe);
     }
 }
 
-/// The program of a family for a device and class: the specialised form where the launch is worth it and it has been
-/// built, by this process or by an earlier one, else the generic one, which is built on first use.
+/// The program of a family for a device and class: the specialised form if the launch is worth it and it has been
+/// built, by this process or by an earlier one, otherwise the generic form, which is built on first use.
 ///
-/// `switch` gives the switch over ops for families that have one; it is only called for a build, so the
-/// constants of `spec` must determine it.
+/// `switch` returns the switch over ops for families that have one; it is only called for a build, so the constants of
+/// `spec` must determine it.
 ///
 /// # Errors
-/// [`Error::NoFloat64`] when the class computes in f64 and the device does not; [`Error::Build`] with the
-/// compiler's log.
+/// [`Error::NoFloat64`] if the class computes in f64 and the device does not; [`Error::Build`] with the compiler's log.
 pub fn program(
     device: &'static Device,
     family: Family,
@@ -209,7 +209,7 @@ pub fn program(
             }
             let compiler = Compiler::of(&device.info);
             let recipe = || recipe(Tier::Specialised, constants);
-            if let Some(program) = slot.get_soon(spec.elements(), compiler, recipe)? {
+            if let Some(program) = slot.try_get(spec.elements(), compiler, recipe)? {
                 return Ok(program);
             }
         }
@@ -233,38 +233,38 @@ fn slot(key: (i32, Family, Class), constants: &[Constant]) -> Arc<Slot> {
     Arc::clone(slots.entry(constants.to_vec()).or_default())
 }
 
-/// Waits for specialised programs that are being built, but no longer than `limit`; returns how many are left.
+/// Waits for specialised programs that are being built, but no longer than `limit`; returns the number that remain.
 pub fn wait_for_builds(limit: Duration) -> usize {
     COMPILE_THREAD.wait(limit)
 }
 
-/// Ends building in the background, before the process does.
+/// Stops building in the background, before the process ends.
 pub fn stop_building() {
     COMPILE_THREAD.stop();
 }
 
-/// State of the caches: where the disk cache is, its entries and bytes, and what this process used.
+/// State of the caches: location, entries and bytes of the disk cache, and counters of this process.
 #[derive(Clone, Debug)]
 pub struct CacheInfo {
-    /// Folder of the disk cache, `None` when it is off.
+    /// Folder of the disk cache, `None` if it is off.
     pub folder: Option<String>,
-    /// Files in it.
+    /// Number of its files.
     pub entries: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Look-ups answered from memory.
+    /// Programs found in memory.
     pub hits: u64,
-    /// Programs loaded from disk; with most drivers for GPUs a generic one has one kernel.
+    /// Programs loaded from disk; with most GPU drivers a generic program has one kernel.
     pub loaded: u64,
     /// Programs compiled.
     pub compiled: u64,
-    /// Programs of either that are specialised.
+    /// Specialised programs among the loaded and compiled ones.
     pub specialised: u64,
-    /// Specialised programs that wait to be built.
+    /// Specialised programs that are queued or being built.
     pub pending: u64,
     /// Specialised programs that could not be built.
     pub failed: u64,
-    /// When specialised programs are built.
+    /// The mode in which specialised programs are built.
     pub specialisation: Specialisation,
 }
 

@@ -1,7 +1,7 @@
-//! A thread that builds programs which nobody waits for.
+//! A thread that builds programs in the background.
 //!
-//! One thread and not several: drivers compile one program at a time (PoCL holds a lock over all of LLVM, across
-//! contexts). For that reason too it starts nothing while programs are built that somebody does wait for.
+//! One thread, not several: drivers compile one program at a time (PoCL holds a lock over all of LLVM, across
+//! contexts). For the same reason it starts no build while a caller waits for another build.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,43 +13,42 @@ use super::warning::{collect_warnings, warn};
 use crate::cl::{is_interruptible, Latch};
 use crate::error::{Error, Result};
 
-/// Builds that may wait; more are refused, and asked for again when they are next wanted.
+/// Capacity of the queue; further builds are refused, and requested again when they are next needed.
 const CAPACITY: usize = 256;
-/// Between two builds, where the device compiles: its own threads need the compiler when a kernel is launched for the
+/// Pause between two builds, if the device compiles: its threads need the compiler when a kernel is launched for the
 /// first time.
 const BREATH: Duration = Duration::from_millis(200);
-/// How often a build that waits is looked at: it may be wanted more than it was.
+/// Interval at which queued builds are checked: one may have become hotter.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Bytes of the stack of a thread that compiles: compilers are written for main threads, which have as many.
+/// Stack size of a thread that compiles: compilers are written for main threads, which have this size.
 const STACK: usize = 8 << 20;
-/// Added to the thread's nice value, so that it takes what computation leaves.
+/// Added to the thread's nice value, so that it uses only the time that computation leaves.
 const NICENESS: libc::c_int = 10;
 
-/// A build that nobody waits for.
+/// A build in the background.
 pub(super) trait Job: Send {
-    /// Elements that its launches have had so far: the hottest build goes first.
+    /// Elements of its launches so far: the hottest build is started first.
     fn hotness(&self) -> u64;
-    /// How long nobody may have waited for another program before it starts. Zero where building does not disturb the
-    /// device.
+    /// Time without waited builds that must pass before it starts. Zero if building does not disturb the device.
     fn quiet(&self) -> Duration;
     fn build(self: Box<Self>);
 }
 
-/// A queue of builds, and the thread that does them.
+/// A queue of builds, and the thread that runs them.
 pub(super) struct CompileThread {
     state: Mutex<State>,
     changed: Condvar,
-    /// Builds that are queued or under way; an atomic so that it can be read in a forked child.
+    /// Builds that are queued or running; an atomic so that it can be read in a forked child.
     pending: AtomicUsize,
 }
 
 struct State {
     jobs: Vec<Box<dyn Job>>,
-    /// Builds under way that somebody waits for.
+    /// Running builds for which a caller waits.
     on_the_spot: usize,
-    /// When the last of those ended.
+    /// End of the last build for which a caller waited.
     last_on_the_spot: Option<Instant>,
-    /// When the thread last ended one.
+    /// End of the thread's last build.
     last: Option<Instant>,
     /// Callers that wait for the queue to be empty.
     waiting: usize,
@@ -59,7 +58,7 @@ struct State {
 }
 
 impl State {
-    /// The build that may start first, and of several the hottest; and how long it has to wait.
+    /// The build that may start first, the hottest if there are several; and its remaining delay.
     fn next(&self) -> Option<(usize, Duration)> {
         let pauses = self.jobs.iter().map(|job| self.pause(job.quiet()));
         let (index, (pause, _)) =
@@ -67,7 +66,7 @@ impl State {
         Some((index, pause))
     }
 
-    /// How long a build still has to wait that starts where nobody has waited for another for so long.
+    /// The remaining delay of a build that needs a time of `quiet` without waited builds.
     fn pause(&self, quiet: Duration) -> Duration {
         if self.waiting > 0 {
             return Duration::ZERO;
@@ -101,12 +100,12 @@ impl CompileThread {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Builds that are queued or under way.
+    /// Builds that are queued or running.
     pub fn pending(&self) -> usize {
         self.pending.load(Ordering::Relaxed)
     }
 
-    /// Queues a build; returns whether it will be done.
+    /// Queues a build; returns true if it was accepted.
     pub fn submit(&'static self, job: Box<dyn Job>) -> bool {
         let mut state = self.state();
         if state.stopped || state.jobs.len() >= CAPACITY {
@@ -124,18 +123,18 @@ impl CompileThread {
         true
     }
 
-    /// Builds a program that the caller waits for, which goes before all others. Drivers do not return while they compile:
-    /// where a signal may end the wait, another thread builds, and ends it if nobody waits any more.
+    /// Builds a program while the caller waits, before all queued builds. Drivers do not return while they compile: if
+    /// a signal may end the wait, another thread builds, and completes the build even if the caller no longer waits.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] where the handler of a signal raised.
+    /// [`Error::Interrupted`] if a signal handler raised.
     pub fn on_the_spot<R: Send + 'static>(&'static self, build: impl FnOnce() -> R + Send + 'static) -> Result<R> {
         if !is_interruptible() {
             return Ok(self.count_on_the_spot(build));
         }
         let (done, latch) = (Arc::new(Mutex::new(None)), Arc::new(Latch::default()));
         let (result, opener) = (Arc::clone(&done), Arc::clone(&latch));
-        // Both threads can take the build: this one does if the other cannot be started.
+        // Either thread can take the build: this one does if the other cannot be started.
         let build = Arc::new(Mutex::new(Some(build)));
         let kept = Arc::clone(&build);
         let run = move || {
@@ -149,7 +148,7 @@ impl CompileThread {
         let Ok(thread) = builder.spawn(run) else {
             return Ok(self.count_on_the_spot(take(&kept).ok_or_else(lost)?));
         };
-        // It has ended without a result where the build panicked.
+        // A build that panicked ends without a result.
         latch.wait(|| thread.is_finished())?;
         let (built, warnings) = take(&done).ok_or_else(lost)?;
         warnings.iter().for_each(|text| warn(text));
@@ -158,12 +157,12 @@ impl CompileThread {
 
     fn count_on_the_spot<R>(&self, build: impl FnOnce() -> R) -> R {
         self.state().on_the_spot += 1;
-        // Also where the build panics.
+        // Also runs if the build panics.
         let _ended = OnTheSpot(self);
         build()
     }
 
-    /// Waits until nothing is queued or under way, but no longer than `limit`; returns the number left.
+    /// Waits until nothing is queued or running, but no longer than `limit`; returns the number that remain.
     pub fn wait(&self, limit: Duration) -> usize {
         let mut state = self.state();
         state.waiting += 1;
@@ -174,9 +173,8 @@ impl CompileThread {
         self.pending()
     }
 
-    /// Gives up what is queued and waits for the build that is under way, and for the thread: drivers do not survive the
-    /// end of the process in the middle of a build, nor while what a compiler keeps for a thread is given back. Nothing is
-    /// built afterwards.
+    /// Drops queued builds and waits for the running build, and for the thread: drivers crash if the process ends in
+    /// the middle of a build, or while the compiler's thread-local data are freed. Nothing is built afterwards.
     pub fn stop(&self) {
         let mut state = self.state();
         state.stopped = true;
@@ -185,7 +183,7 @@ impl CompileThread {
         let thread = state.thread.take();
         self.changed.notify_all();
         drop(state);
-        // A build that panicked has said so.
+        // A build that panicked has already been reported.
         let _ = thread.map(JoinHandle::join);
         // A build whose caller was interrupted continues in its thread.
         let state = self.state();
@@ -205,7 +203,7 @@ impl CompileThread {
         }
     }
 
-    /// Waits for a build that may start; none when the process ends.
+    /// Waits for a build that may start; `None` when the process ends.
     fn next(&self) -> Option<Box<dyn Job>> {
         let mut state = self.state();
         while !state.stopped {
@@ -225,7 +223,7 @@ impl CompileThread {
     }
 }
 
-/// A build under way that somebody waits for.
+/// A running build for which a caller waits.
 struct OnTheSpot<'a>(&'a CompileThread);
 
 impl Drop for OnTheSpot<'_> {
@@ -242,9 +240,9 @@ fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
     slot.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Lets other threads go first. Linux gives each thread a nice value of its own; where it is refused, nothing is lost.
+/// Lowers this thread's priority. On Linux each thread has its own nice value; a failure has no consequences.
 fn lower_priority() {
-    // SAFETY: the call takes three numbers; 0 is the calling thread.
+    // SAFETY: the call takes three integers; 0 is the calling thread.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
 }
 
@@ -279,7 +277,7 @@ mod tests {
         }
     }
 
-    /// A build of so hot a program, which may start where nobody has waited for another.
+    /// A build with this hotness, which may start if no caller has waited for another.
     fn wanted(hotness: u64, build: impl FnOnce() + Send + 'static) -> Box<dyn Job> {
         Box::new(Wanted { hotness, quiet: QUIET, build })
     }
@@ -310,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_starts_while_and_soon_after_a_program_is_built_on_the_spot() {
+    fn nothing_starts_during_or_soon_after_a_waited_build() {
         let (compile_thread, (done, all)) = (compile_thread(), mpsc::channel());
         let tell = done.clone();
         let build = move || {

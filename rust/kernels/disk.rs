@@ -1,9 +1,9 @@
-//! Program binaries on disk, and notes of what was measured about a device.
+//! Program binaries on disk, and measured properties of a device.
 //!
 //! One file an entry, named by the hash of device, driver, source and options. It starts with the hash of that name and
-//! its content, so one that is torn or corrupt, or stored under another's name, is ignored and written again. Failures
-//! to write (full disk, read-only home) cost the next process a compilation and nothing else. Whose files are used, and
-//! how they are written: `store.rs`.
+//! its content, so a file that is truncated, corrupt, or stored under another name is ignored and written again. A
+//! failure to write (full disk, read-only home) only costs the next process a compilation. Trust in files and the way
+//! they are written: `store.rs`.
 
 use std::env;
 use std::ffi::OsString;
@@ -21,8 +21,8 @@ use crate::error::{Error, Result};
 const FORMAT: &[u8] = b"torch-opencl program 2\n";
 const HASH_BYTES: usize = 32;
 
-/// `TORCH_OPENCL_CACHE_DIR`, or the user's cache folder; `None` when set to an empty string, or there is no home, or
-/// the folder is open to other users.
+/// `TORCH_OPENCL_CACHE_DIR`, or the user's cache folder; `None` if it is set to an empty string, there is no home, or
+/// other users can write to the folder.
 pub fn folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let find = || folder_of(|name| env::var_os(name)).ok().flatten().filter(|folder| store::can_be_used(folder));
@@ -39,7 +39,7 @@ fn folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<PathB
         if path.as_os_str().is_empty() {
             return Ok(None);
         }
-        // It would name another folder wherever a process is started: a new cache, or one that somebody else has put
+        // It would name a different folder for each working directory: a new cache, or one that another user has put
         // there.
         if path.is_relative() {
             return Err(Error::Invalid(format!(
@@ -54,7 +54,7 @@ fn folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<PathB
     Ok(base.map(|base| base.join("torch_opencl").join("programs")))
 }
 
-/// The disk entry of one program, or of one note.
+/// The disk entry of a program, or of a note.
 #[derive(Debug)]
 pub struct Entry {
     path: Option<PathBuf>,
@@ -66,7 +66,7 @@ impl Entry {
         Self::in_folder(folder(), info, source, options, "clbin")
     }
 
-    /// The answer to a question about how a source performs on a device.
+    /// The entry for the result of a measurement of a source on a device.
     pub fn note(info: &DeviceInfo, source: &str, question: &str) -> Self {
         Self::in_folder(folder(), info, source, question, "note")
     }
@@ -82,7 +82,7 @@ impl Entry {
         Self { path: folder.map(|folder| folder.join(format!("{name}.{suffix}"))) }
     }
 
-    /// The stored bytes, if they are there and whole.
+    /// The stored bytes, if they are present and intact.
     pub fn load(&self) -> Option<Vec<u8>> {
         let path = self.path.as_ref()?;
         let mut file = store::open(path).ok()??;
@@ -93,19 +93,19 @@ impl Entry {
         (self.hash_of(binary) == hash).then(|| binary.to_vec())
     }
 
-    /// Returns true if there is a path for it: the cache has a folder.
+    /// Returns true if it has a path, which means that the cache has a folder.
     pub fn has_path(&self) -> bool {
         self.path.is_some()
     }
 
-    /// Stores a binary, or an answer.
+    /// Stores a binary, or a note.
     pub fn store(&self, binary: &[u8]) {
         let Some(path) = &self.path else { return };
         let content = [FORMAT, &self.hash_of(binary), binary].concat();
         let Some(folder) = path.parent() else { return };
         match store::replace(path, &content) {
             Ok(()) => evict::tidy(folder),
-            Err(error) => tell_of_refusal(folder, &error),
+            Err(error) => warn_unwritable(folder, &error),
         }
     }
 
@@ -115,9 +115,9 @@ impl Entry {
     }
 }
 
-/// Warns once that a folder which the user has chosen cannot be written to. Without a choice there is no warning: not
-/// every home can be written to.
-fn tell_of_refusal(folder: &Path, error: &std::io::Error) {
+/// Warns once that a folder chosen by the user cannot be written to. There is no warning for the default folder: some
+/// home folders cannot be written to.
+fn warn_unwritable(folder: &Path, error: &std::io::Error) {
     static TOLD: Once = Once::new();
     if env::var_os("TORCH_OPENCL_CACHE_DIR").is_some() {
         TOLD.call_once(|| {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::cl::DeviceType;
 
-    /// An entry in a folder of its own, which does not exist yet.
+    /// An entry in a separate folder, which does not exist yet.
     fn entry(test: &str, source: &str, options: &str) -> Entry {
         let folder = std::env::temp_dir().join(format!("torch_opencl_{}_{test}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_not_loaded() {
+    fn an_incomplete_file_is_not_loaded() {
         let entry = entry("damaged", "source", "-D A");
         entry.store(b"binary");
         let path = entry.path.as_ref().unwrap();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn source_and_options_are_told_apart() {
+    fn source_and_options_are_distinguished() {
         let names = [("ab", "c"), ("a", "bc"), ("ab", ""), ("", "ab")].map(|(s, o)| entry("names", s, o).path);
         for (index, name) in names.iter().enumerate() {
             assert!(!names.iter().skip(index + 1).any(|other| other == name));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_is_below_the_user_s_own_or_none() {
+    fn the_folder_is_below_the_user_s_home_or_absent() {
         let found = |variables: &[(&str, &str)]| {
             folder_of(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
         };

@@ -1,15 +1,16 @@
-//! The driver's own cache: PoCL's, which trusts its files.
+//! The driver's own cache: PoCL's, which does not check its files.
 //!
-//! PoCL 3.1 with a damaged cache: a `program.bc` that is truncated or changed ends the process in `clBuildProgram`
-//! (SIGABRT), an empty one or one of zeros gives a program without kernels. A kernel's `.so` that is truncated ends it
-//! at the first launch (SIGBUS), an empty one or one of zeros too (SIGABRT). A full disk ends it while compiling
+//! PoCL 3.1 with a damaged cache: a truncated or changed `program.bc` ends the process in `clBuildProgram` (SIGABRT),
+//! an empty one or one of zeros gives a program without kernels. A truncated `.so` of a kernel ends the process at the
+//! first launch (SIGBUS), as does an empty one or one of zeros (SIGABRT). A full disk ends it while compiling
 //! (`exit(1)` by LLVM), or fails the build with an empty log. `tests/python/runtime/test_damaged_caches.py` makes such
 //! caches.
 //!
-//! So a program without kernels is built once more under another key (`build.rs`), nothing is compiled onto a full
-//! disk, and a process that ends before a loaded program has run leaves a [`Marker`]. The next one then looks whether
-//! files are whole, as most processes that end so have been killed, and sets the folder aside if one is not; or if two
-//! processes in a row have ended so, as bytes that have changed in a whole file are not seen.
+//! So a program without kernels is built a second time under another key (`build.rs`), nothing is compiled onto a full
+//! disk, and a process that ends before a loaded program has run leaves a [`Marker`]. The next process then checks the
+//! lengths of the files, because most processes that end so have been killed, and sets the folder aside if a file is
+//! damaged; or if two processes in a row have ended so, because changed bytes in a file of the right length are not
+//! detected.
 
 use std::env;
 use std::ffi::{CString, OsString};
@@ -25,17 +26,16 @@ use crate::cl::{witness_with, DeviceInfo, Witness};
 
 static MARKER: Marker = Marker::new();
 
-/// Free bytes with which compiling a program is sure to succeed: the largest takes 1 MiB of bitcode, and temporary
-/// files.
+/// Free bytes with which compiling a program surely succeeds: the largest needs 1 MiB of bitcode, and temporary files.
 const ROOM: u64 = 4 << 20;
-/// Follows the folder's name where it has been set aside; then come the seconds since 1970.
+/// Suffix of a folder that has been set aside; the seconds since 1970 follow.
 const SET_ASIDE: &str = ".damaged-";
 
-/// Returns true if the driver has a cache of its own that serves a build from source as well as a binary would.
+/// Returns true if the driver has its own cache, from which a build from source is as fast as loading a binary.
 ///
-/// PoCL has, and its binaries hold every kernel of a program, for groups of any size: more than a program that uses two
-/// of them should wait for. Training on the digits from empty caches took 44 s with binaries and 20 s without, and 1.6
-/// s longer from full ones.
+/// PoCL has one, and its binaries contain every kernel of a program, for groups of any size: more work than a program
+/// that uses two of them should wait for. Training on the digits from empty caches took 44 s with binaries and 20 s
+/// without, and 1.6 s longer from full ones.
 pub(super) fn keeps_builds(info: &DeviceInfo) -> bool {
     info.platform == "Portable Computing Language" && is_on()
 }
@@ -58,7 +58,7 @@ fn folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         .filter(|path| path.is_absolute())
 }
 
-/// Folder of the processes' markers.
+/// Folder for the markers of processes.
 fn markers() -> Option<PathBuf> {
     Some(markers_of(&folder()?))
 }
@@ -67,18 +67,18 @@ fn markers_of(folder: &Path) -> PathBuf {
     folder.join("torch_opencl")
 }
 
-/// Builds a program that the driver may have in its cache.
+/// Builds a program that may be in the driver's cache.
 pub(super) fn while_loading<T>(load: impl FnOnce() -> T) -> T {
     MARKER.while_loading(markers, load)
 }
 
-/// Call when the process ends normally.
+/// Called when the process ends normally.
 pub fn leave() {
     MARKER.remove();
 }
 
-/// Sets the driver's cache aside if a process has died of it, and keeps account of this one. Call before programs are
-/// built.
+/// Sets the driver's cache aside if a process has crashed on it, and sets up the marker of this process. Called before
+/// programs are built.
 pub fn check_driver_cache() {
     let waits_for_compiler = progress::wait_for_compiler;
     witness_with(Witness { doubted: || MARKER.doubt(markers), proven: || MARKER.prove(), waits_for_compiler });
@@ -89,9 +89,9 @@ pub fn check_driver_cache() {
     }
 }
 
-/// Looks at the cache where a process `has_died` while it loaded from it; returns a message where that is the cause.
+/// Checks the cache if a process `has_died` while it loaded from it; returns a message if the cache is the cause.
 fn checked(folder: &Path, has_died: bool) -> Option<String> {
-    // Made after such an end of a process that the files do not explain.
+    // Exists after such a crash if the files do not explain it.
     let unexplained = markers_of(folder).join("unexplained");
     if !has_died {
         let _ = fs::remove_file(unexplained);
@@ -108,7 +108,7 @@ fn checked(folder: &Path, has_died: bool) -> Option<String> {
     None
 }
 
-/// Moves a folder out of the way, unless its disk is full; returns a message on the outcome.
+/// Renames a folder, unless its disk is full; returns a message with the outcome.
 fn suspect(folder: &Path, ended: &str, finding: &str) -> String {
     let ended = format!("OpenCL: {ended} while loading kernels that the driver had compiled and kept in");
     let shown = folder.display();
@@ -117,19 +117,19 @@ fn suspect(folder: &Path, ended: &str, finding: &str) -> String {
     }
     match set_aside(folder) {
         Ok(aside) => format!(
-            "{ended} {shown}. {finding}: the folder is now {}, and kernels are compiled anew. If that was no crash, move \
-             it back, else delete it.",
+            "{ended} {shown}. {finding}: the folder is now {}, and kernels are compiled again. If the process did not \
+             crash, move it back, otherwise delete it.",
             aside.display()
         ),
         Err(error) => format!("{ended} {shown}. {finding}, and the folder cannot be renamed ({error}): delete it."),
     }
 }
 
-/// For how many seconds a folder that was set aside is kept at least: where processes are killed one after the other, the
-/// first has the programs of all before them, and the next ones have few.
+/// Seconds for which a folder that was set aside is kept at least: if several processes are killed one after the other,
+/// the first folder has all programs from before, and the later ones have few.
 const KEPT_SECONDS: u64 = 24 * 3600;
 
-/// Renames a folder, and makes an empty one in its place. Those set aside more than a day ago go.
+/// Renames a folder, and creates an empty one in its place. Deletes those set aside more than a day ago.
 fn set_aside(folder: &Path) -> std::io::Result<PathBuf> {
     let mut prefix = folder.as_os_str().to_owned();
     prefix.push(SET_ASIDE);
@@ -144,7 +144,7 @@ fn set_aside(folder: &Path) -> std::io::Result<PathBuf> {
     let mut aside = prefix.clone();
     aside.push(now.to_string());
     let aside = PathBuf::from(aside);
-    // The driver has started, and expects its folder.
+    // The driver has started, and needs its folder.
     fs::rename(folder, &aside).and_then(|()| store::make_folder(folder))?;
     for path in old {
         let _ = fs::remove_dir_all(path);
@@ -152,7 +152,7 @@ fn set_aside(folder: &Path) -> std::io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// The reason why nothing can be compiled, if any: compilers end the process when the disk is full.
+/// The reason why nothing can be compiled, if there is one: compilers end the process when the disk is full.
 pub(super) fn obstacle() -> Option<String> {
     let folder = folder()?;
     let free = free_bytes(&folder).filter(|free| *free < ROOM)?;
@@ -164,24 +164,25 @@ pub(super) fn obstacle() -> Option<String> {
     ))
 }
 
-/// Makes the folder again where somebody has deleted it since the driver started: PoCL then fails every build. Returns
-/// true if that was so.
+/// Creates the folder again if it was deleted after the driver started: PoCL then fails every build. Returns true if it
+/// did.
 pub(super) fn restore() -> bool {
     folder().is_some_and(|folder| !folder.exists() && store::make_folder(&folder).is_ok())
 }
 
-/// The reason why PoCL offers no device, where it cannot write to its folder.
+/// The reason why PoCL offers no device, if it cannot write to its folder.
 pub fn driver_cache_obstacle() -> Option<String> {
     let folder = folder()?;
     let error = write_error(&folder)?;
     Some(format!(
-        "If PoCL is installed: it offers no device where it cannot write to {} ({error}). Set POCL_CACHE_DIR to a folder \
-         that can be written to.",
+        "If PoCL is installed: it offers no device if it cannot write to {} ({error}). Set POCL_CACHE_DIR to a \
+         writable folder.",
         folder.display()
     ))
 }
 
-/// The reason why a folder cannot be written to, or made where there is none. Nothing is made: there may be no PoCL.
+/// The reason why a folder cannot be written to, or cannot be created. Nothing is created, as PoCL may not be
+/// installed.
 fn write_error(folder: &Path) -> Option<Error> {
     let nearest = folder.ancestors().find(|path| path.symlink_metadata().is_ok())?;
     if !nearest.is_dir() {
@@ -193,7 +194,7 @@ fn write_error(folder: &Path) -> Option<Error> {
     (status != 0).then(Error::last_os_error)
 }
 
-/// Advice on a build that has failed for no reason of its own.
+/// Advice for a build that has failed without an explanation.
 pub(super) fn advice() -> String {
     let Some(folder) = folder() else { return String::new() };
     let free = free_bytes(&folder).map_or(String::new(), |free| format!(" ({} MiB are free)", free >> 20));
@@ -203,7 +204,7 @@ pub(super) fn advice() -> String {
     )
 }
 
-/// Bytes that this user may still write to the disk of a folder.
+/// Bytes that this user may still write to the disk that holds a folder.
 fn free_bytes(folder: &Path) -> Option<u64> {
     let name = CString::new(folder.as_os_str().as_bytes()).ok()?;
     let mut data = std::mem::MaybeUninit::<libc::statvfs>::uninit();
@@ -212,7 +213,7 @@ fn free_bytes(folder: &Path) -> Option<u64> {
     if status != 0 {
         return None;
     }
-    // SAFETY: the call has succeeded, and so has filled the data.
+    // SAFETY: the call has succeeded, and so has initialised the data.
     let data = unsafe { data.assume_init() };
     Some(data.f_bavail * data.f_frsize)
 }
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_set_aside_with_what_it_holds_and_old_ones_go() {
+    fn a_folder_is_set_aside_with_its_files_and_old_ones_are_deleted() {
         let base = env::temp_dir().join(format!("torch_opencl_{}_aside", std::process::id()));
         let _ = fs::remove_dir_all(&base);
         let folder = base.join("kcache");
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_files_are_suspected_after_two_ends_in_a_row() {
+    fn intact_files_are_suspected_after_two_crashes_in_a_row() {
         let base = env::temp_dir().join(format!("torch_opencl_{}_checked", std::process::id()));
         let _ = fs::remove_dir_all(&base);
         let folder = base.join("kcache");
@@ -281,7 +282,7 @@ mod tests {
         }
         let text = checked(&folder, true).unwrap();
         assert!(text.contains("two processes") && text.contains("is now"), "{text}");
-        assert_eq!(checked(&folder, true), None, "another folder begins anew");
+        assert_eq!(checked(&folder, true), None, "the new folder has no history");
         store::replace(&folder.join("program.bc"), b"BC").unwrap();
         let text = checked(&folder, true).unwrap();
         assert!(text.contains("program.bc is damaged"), "{text}");
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_known_of_folders_that_there_are() {
+    fn free_bytes_are_known_for_existing_folders() {
         assert!(free_bytes(&env::temp_dir()).is_some());
         assert_eq!(free_bytes(Path::new("/no/such/folder")), None);
     }

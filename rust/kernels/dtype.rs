@@ -1,9 +1,9 @@
-//! Storage dtypes and the compute classes they are computed in.
+//! Storage dtypes, and the classes of types in which they are computed.
 
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 
-/// A storage dtype, with the code that `c10::ScalarType` and the kernels give it.
+/// A storage dtype, with its code in `c10::ScalarType` and in kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum DType {
@@ -51,14 +51,14 @@ pub enum DType {
     F8E8M0FNU = 44,
 }
 
-/// The type that arithmetic is done in; one program is built per class.
+/// The type in which arithmetic is done; each class has separate programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// `float`: f16, bf16, f32 and the float8 dtypes.
     Float,
     /// `double`: f64.
     Double,
-    /// `long`, wrapping: bool and all integers that fit.
+    /// `long`, wrapping: bool and all integers that fit in it.
     Integer,
     /// `ulong`, wrapping: uint64.
     Unsigned,
@@ -69,7 +69,7 @@ pub enum Class {
 }
 
 impl DType {
-    /// All of them.
+    /// All dtypes.
     pub const ALL: [Self; 21] = [
         Self::U8,
         Self::I8,
@@ -94,7 +94,7 @@ impl DType {
         Self::F8E8M0FNU,
     ];
 
-    /// PyTorch's name of a dtype that has no kernels (quantised, packed, opaque bits), by its `c10::ScalarType` code.
+    /// PyTorch's name of a dtype without kernels (quantised, packed, opaque bits), by its `c10::ScalarType` code.
     pub fn foreign_name(code: i32) -> String {
         let name = match code {
             12 => "qint8",
@@ -105,7 +105,7 @@ impl DType {
         format!("torch.{name}")
     }
 
-    /// The code kernels take.
+    /// The code for kernels.
     pub const fn code(self) -> i32 {
         self as i32
     }
@@ -122,7 +122,7 @@ impl DType {
         }
     }
 
-    /// PyTorch's name, for messages.
+    /// PyTorch's name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::U8 => "torch.uint8",
@@ -149,7 +149,7 @@ impl DType {
         }
     }
 
-    /// The class it is computed in.
+    /// The class in which it is computed.
     pub const fn class(self) -> Class {
         match self {
             Self::F16 | Self::BF16 | Self::F32 => Class::Float,
@@ -163,7 +163,7 @@ impl DType {
         }
     }
 
-    /// Returns true if only programs with `RARE_DTYPES` convert it: the others take less time to build without.
+    /// Returns true if only programs with `RARE_DTYPES` convert it: other programs compile faster without.
     pub const fn is_rare(self) -> bool {
         match self {
             Self::C32 | Self::U16 | Self::U32 | Self::U64 => true,
@@ -173,7 +173,7 @@ impl DType {
         }
     }
 
-    /// An integer as wide as a rare dtype: kernels that only move its elements need no conversion.
+    /// An integer dtype as wide as a rare dtype: kernels that only move its elements need no conversion.
     #[must_use]
     pub const fn moved_as(self) -> Self {
         match self.size() {
@@ -192,7 +192,7 @@ impl Class {
         matches!(self, Self::Complex | Self::ComplexDouble)
     }
 
-    /// The macro that selects it in the prelude.
+    /// The macro that selects the class in the prelude.
     pub const fn define(self) -> &'static str {
         match self {
             Self::Float => "CLASS_F",
@@ -204,15 +204,15 @@ impl Class {
         }
     }
 
-    /// Returns true if it computes in f64.
+    /// Returns true if the class computes in f64.
     pub const fn needs_fp64(self) -> bool {
         matches!(self, Self::Double | Self::ComplexDouble)
     }
 
-    /// Checks that a device computes in it.
+    /// Checks that a device supports the class.
     ///
     /// # Errors
-    /// [`Error::NoFloat64`] for float64 and complex128 where the device has no `cl_khr_fp64`.
+    /// [`Error::NoFloat64`] for float64 and complex128 if the device has no `cl_khr_fp64`.
     pub fn check(self, info: &DeviceInfo) -> Result<()> {
         if !self.needs_fp64() || info.fp64 {
             return Ok(());
@@ -249,14 +249,14 @@ mod tests {
     use crate::cl::DeviceType;
 
     #[test]
-    fn all_are_listed_once_and_have_bits_of_their_own() {
+    fn all_are_listed_once_and_have_distinct_bits() {
         let codes: std::collections::BTreeSet<_> = DType::ALL.iter().map(|dtype| dtype.code()).collect();
         assert_eq!(codes.len(), DType::ALL.len());
         assert!(codes.iter().all(|code| (0..64).contains(code)));
     }
 
     #[test]
-    fn arithmetic_in_float64_is_refused_where_there_is_none() {
+    fn arithmetic_in_float64_is_refused_without_fp64() {
         let device = |fp64| DeviceInfo { fp64, ..DeviceInfo::imagined(1, "Radeon", "p", DeviceType::Gpu) };
         assert_eq!(Class::Double.check(&device(true)), Ok(()));
         assert_eq!(Class::Complex.check(&device(false)), Ok(()));

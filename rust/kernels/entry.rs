@@ -1,6 +1,6 @@
-//! Kernel parameters, as `build.rs` reads them from `.cl` files (rust/codegen/kernels.rs): for `__kernel void
+//! Kernel parameters, which `build.rs` reads from `.cl` files (rust/codegen/kernels.rs): for `__kernel void
 //! scan_totals(...)` the struct [`ScanTotals`], whose fields are the kernel's parameters, and the kernel's name
-//! [`SCAN_TOTALS`], which goes with no other struct.
+//! [`SCAN_TOTALS`], which accepts no other struct.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,13 +13,13 @@ use crate::cl::{Arg, MemHandle, Memory};
 
 /// The parameters of a kernel.
 pub trait Arguments {
-    /// Gives the arguments as the driver takes them.
+    /// Calls `run` with the arguments in the driver's format.
     fn bind<R>(&self, run: impl FnOnce(&[Arg<'_>]) -> R) -> R;
 }
 
 /// The name of a kernel that takes `A`.
 pub struct EntryPoint<A> {
-    /// As the program has it.
+    /// The name in the program.
     pub name: &'static str,
     takes: PhantomData<fn() -> A>,
 }
@@ -49,7 +49,7 @@ impl<A> fmt::Debug for EntryPoint<A> {
 pub struct Listed<'a>(pub &'a [Arg<'a>]);
 
 impl Listed<'_> {
-    /// The name of such a kernel.
+    /// The name of a kernel with such parameters.
     pub const fn entry_point(name: &'static str) -> EntryPoint<Listed<'static>> {
         EntryPoint::new(name)
     }
@@ -61,12 +61,12 @@ impl Arguments for Listed<'_> {
     }
 }
 
-/// The arguments of a kernel, and behind them those that its program's own text adds.
+/// The arguments of a kernel, followed by those that generated source adds.
 #[derive(Clone, Copy, Debug)]
 pub struct Extended<'a, A> {
-    /// The kernel's own.
+    /// The kernel's own arguments.
     pub own: &'a A,
-    /// The text's.
+    /// The arguments of the generated source.
     pub added: &'a [Arg<'a>],
 }
 
@@ -80,7 +80,7 @@ impl<A: Arguments> Arguments for Extended<'_, A> {
 }
 
 impl<A> EntryPoint<A> {
-    /// The same kernel in programs with a text of their own.
+    /// This kernel in a program with generated source.
     pub const fn extended<'a>(self) -> EntryPoint<Extended<'a, A>> {
         EntryPoint::new(self.name)
     }
@@ -100,7 +100,7 @@ impl Value {
         Self::complex(class, value, 0.0)
     }
 
-    /// A complex value, or of other classes its real part.
+    /// A complex value; for other classes its real part.
     pub fn complex(class: Class, real: f64, imag: f64) -> Self {
         match class {
             Class::Float => Self([u64::from((real as f32).to_bits()), 0]),

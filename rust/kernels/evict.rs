@@ -1,7 +1,8 @@
-//! Keeps the folder of program binaries below a size, by dropping those that were not used for longest.
+//! Keeps the folder of program binaries below a size limit, by dropping the least recently used ones.
 //!
-//! An entry's modification time says when it was last used: loading sets it. Processes may do all this at once: a
-//! file that another has removed is passed over, and one that is removed while it is read can be read to its end.
+//! The modification time of an entry is the time of its last use: loading sets it. Several processes may do this at
+//! once: a file that another process has removed is skipped, and a file that is removed during a read can still be read
+//! to its end.
 
 use std::env::{self, VarError};
 use std::ffi::OsStr;
@@ -11,10 +12,10 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
 
-/// Bytes that a folder may hold where `TORCH_OPENCL_CACHE_SIZE` is not set: about 3000 programs with PoCL 3.1, three
-/// times what all tests of this package build.
+/// Bytes that a folder may hold if `TORCH_OPENCL_CACHE_SIZE` is not set: about 3000 programs with PoCL 3.1, three times
+/// as many as all tests of this package build.
 const DEFAULT_LIMIT: u64 = 512 << 20;
-/// A temporary file of this age belongs to a process that died before it could rename it.
+/// A temporary file of this age belongs to a process that ended before it could rename it.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// A program in the folder.
@@ -59,12 +60,12 @@ fn files<'a>(folder: &Path, extension: &'a str) -> impl Iterator<Item = Stored> 
     })
 }
 
-/// Notes that a program has been used. Where that is refused, it is dropped the sooner.
+/// Records that a program has been used. If that fails, the program is dropped earlier.
 pub(super) fn touch(file: &File) {
     let _ = file.set_modified(SystemTime::now());
 }
 
-/// Removes programs if the folder holds more than it may.
+/// Removes programs if the folder exceeds its limit.
 pub(super) fn tidy(folder: &Path) {
     tidy_to(folder, limit().unwrap_or(DEFAULT_LIMIT));
 }
@@ -80,7 +81,7 @@ fn tidy_to(folder: &Path, limit: u64) {
         let _ = fs::remove_file(&file.path);
     }
     programs.sort_by_key(|program| program.used);
-    // Down to three quarters: a full folder would otherwise be sorted at every program it gets.
+    // Down to three quarters: otherwise a full folder would be sorted for every new program.
     for program in programs {
         if total <= limit / 4 * 3 {
             break;
@@ -95,7 +96,7 @@ fn tidy_to(folder: &Path, limit: u64) {
 mod tests {
     use super::*;
 
-    /// A folder of its own with files of 100 bytes, the first used longest ago.
+    /// A separate folder with files of 100 bytes, in the order of their last use.
     fn folder(test: &str, names: &[&str]) -> PathBuf {
         let folder = env::temp_dir().join(format!("torch_opencl_{}_{test}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -117,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn below_the_limit_nothing_goes() {
+    fn below_the_limit_nothing_is_removed() {
         let folder = folder("below", &["a.clbin", "b.clbin", ".1.tmp"]);
         tidy_to(&folder, 200);
         assert_eq!(names(&folder), [".1.tmp", "a.clbin", "b.clbin"]);
     }
 
     #[test]
-    fn what_was_not_used_for_longest_goes_first() {
+    fn the_least_recently_used_are_removed_first() {
         let folder = folder("oldest", &["a.clbin", "b.clbin", "c.clbin", "d.clbin", "e.clbin"]);
         touch(&File::open(folder.join("a.clbin")).unwrap());
         tidy_to(&folder, 400);
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn abandoned_files_go_and_those_of_others_stay() {
+    fn abandoned_files_are_removed_and_unrelated_files_stay() {
         let folder = folder("others", &["notes.txt", ".1.tmp", "a.clbin"]);
         fs::write(folder.join(".2.tmp"), "being written").unwrap();
         tidy_to(&folder, 0);

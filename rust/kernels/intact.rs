@@ -1,8 +1,8 @@
-//! Whether files of PoCL's cache are as long as they say: a truncated one, or one of zeros, ends the process that loads
-//! it.
+//! Checks that files of PoCL's cache have the length recorded in them: a truncated file, or one of zeros, ends the
+//! process that loads it.
 //!
 //! A program is LLVM bitcode (<https://llvm.org/docs/BitCodeFormat.html>): blocks from the first byte to the last, each
-//! with its length. A kernel is a shared library, and an ELF file ends with a table whose place its header gives.
+//! with its length. A kernel is a shared library, and an ELF file ends with a table whose offset is in its header.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const BITCODE: [u8; 4] = *b"BC\xc0\xde";
 const ELF: [u8; 4] = *b"\x7fELF";
 
-/// A file below a folder that is shorter, or longer, than it says; `None` where there is none.
+/// A file below a folder that is shorter, or longer, than recorded in it; `None` if there is none.
 pub(super) fn damaged_file(folder: &Path) -> Option<PathBuf> {
     let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.find_map(|entry| {
@@ -25,14 +25,14 @@ pub(super) fn damaged_file(folder: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Returns false for a file that its driver would stumble over; true for all whose format is another.
+/// Returns false for a file that its driver cannot load; true for files of other formats.
 fn is_whole(path: &Path) -> bool {
     let check = match path.extension().and_then(|extension| extension.to_str()) {
         Some("bc") => is_whole_bitcode,
         Some("so") => is_whole_library,
         _ => return true,
     };
-    // One that cannot be read tells nothing: it may just have been removed.
+    // A file that cannot be read counts as intact: it may just have been removed.
     File::open(path).and_then(|file| check(&file)).unwrap_or_else(|error| error.kind() != ErrorKind::UnexpectedEof)
 }
 
@@ -44,7 +44,7 @@ fn is_whole_bitcode(file: &File) -> io::Result<bool> {
     }
     let mut at = BITCODE.len() as u64;
     while at < end {
-        // The number of the block and the width of its abbreviations are in the first word, in the second its words.
+        // The first word has the block's number and the width of its abbreviations, the second its length in words.
         let (head, words) = (u32::from_le_bytes(bytes(file, at)?), u32::from_le_bytes(bytes(file, at + 4)?));
         if head & 3 != ENTER_BLOCK {
             return Ok(false);
@@ -64,7 +64,7 @@ fn is_whole_library(file: &File) -> io::Result<bool> {
         return Ok(false);
     }
     if bytes::<1>(file, CLASS)? != [CLASS_64] {
-        // The header of a 32-bit file is another one.
+        // A 32-bit file has a different header.
         return Ok(true);
     }
     let start = u64::from_ne_bytes(bytes(file, SECTIONS)?);
@@ -85,7 +85,7 @@ fn bytes<const N: usize>(file: &File, at: u64) -> io::Result<[u8; N]> {
 mod tests {
     use super::*;
 
-    /// Writes a file below a folder of its own, and asks for damaged ones there.
+    /// Writes a file below a separate folder, and returns true if it is found damaged.
     fn is_damaged(name: &str, content: &[u8]) -> bool {
         let folder = std::env::temp_dir().join(format!("torch_opencl_{}_intact_{name}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -108,7 +108,7 @@ mod tests {
         }
         assert!(!is_damaged("whole.bc", &content));
         for end in 0..content.len() {
-            // The first block and the magic number are whole by themselves.
+            // The first block and the magic number are intact by themselves.
             assert_eq!(is_damaged("part.bc", &content[..end]), end != 4 && end != 20, "{end}");
         }
         assert!(is_damaged("zeros.bc", &vec![0; content.len()]));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_business_of_this() {
+    fn other_files_are_ignored() {
         assert!(!is_damaged("program.log", b"no bitcode"));
         assert_eq!(damaged_file(Path::new("/no/such/folder")), None);
     }

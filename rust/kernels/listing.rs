@@ -1,4 +1,4 @@
-//! Programs as text: what a bundle of binaries is made from, on this machine or another.
+//! Sources of programs, from which a bundle of binaries is made, on this machine or another.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,14 +15,14 @@ use crate::runtime::Device;
 
 pub(super) const VARIABLE: &str = "TORCH_OPENCL_KERNEL_BUNDLE";
 
-/// The file that this process has its programs from, if it must compile none.
+/// The bundle from which this process loads its programs, if it must not compile any.
 pub fn bundle_path() -> Option<&'static Path> {
-    // Asked for at each matmul, when another thread may be changing the environment.
+    // Cached, as each matmul needs it, while another thread may be changing the environment.
     static NAMED: OnceLock<Option<PathBuf>> = OnceLock::new();
     NAMED.get_or_init(|| env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)).as_deref()
 }
 
-/// A generic program: its source, and the options that it is compiled with.
+/// A generic program: its source, and its compiler options.
 #[derive(Clone, Debug)]
 pub struct Listing {
     /// Hash of source and options.
@@ -35,7 +35,7 @@ pub struct Listing {
     pub options: String,
 }
 
-/// Programs that this process has asked for, by key, where it records them.
+/// Programs that this process has requested, by key, if they are recorded.
 static RECORDED: Mutex<Option<BTreeMap<String, Listing>>> = Mutex::new(None);
 
 impl Listing {
@@ -50,7 +50,7 @@ impl Listing {
         Self { key: key(&source, &options), name: recipe.name(), source, options }
     }
 
-    /// Names of the kernels that its source declares; options may leave some out.
+    /// Names of the kernels declared in its source; options may exclude some.
     pub fn kernels(&self) -> Vec<&str> {
         kernels(&self.source)
     }
@@ -61,12 +61,12 @@ pub(super) fn key(source: &str, options: &str) -> String {
     hexadecimal(&Sha256::new().chain_update(options).chain_update([0]).chain_update(source).finalize())
 }
 
-/// A hash as text.
+/// A hash in hexadecimal digits.
 pub(super) fn hexadecimal(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The names behind `__kernel void`, sorted.
+/// The names after `__kernel void`, sorted.
 fn kernels(source: &str) -> Vec<&str> {
     let word = |text: &str| text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
     let mut names: Vec<&str> = source
@@ -84,24 +84,24 @@ fn kernels(source: &str) -> Vec<&str> {
     names
 }
 
-/// Keeps a list of the generic programs that are asked for from now on.
+/// Records the generic programs that are requested from now on.
 pub fn record_programs() {
     RECORDED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(BTreeMap::new);
 }
 
-/// Returns true in a process that keeps such a list, or has its programs from a bundle: it asks for generic programs
-/// alone, and for the same ones each time, whatever is faster.
+/// Returns true in a process that records its programs, or loads them from a bundle: it requests only generic programs,
+/// and always the same ones, regardless of speed.
 pub fn is_ahead_of_time() -> bool {
     bundle_path().is_some() || RECORDED.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
-/// Those asked for so far.
+/// The programs requested so far.
 pub fn recorded_programs() -> Vec<Listing> {
     let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
     recorded.iter().flat_map(BTreeMap::values).cloned().collect()
 }
 
-/// Notes a program, where programs are recorded.
+/// Records a program, if recording is on.
 pub(super) fn note(recipe: &Recipe) {
     let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(programs) = recorded.as_mut().filter(|_| recipe.is_whole_and_generic()) {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn source_and_options_are_told_apart() {
+    fn source_and_options_are_distinguished() {
         assert_ne!(key("ab", "c"), key("b", "ca"));
         assert_eq!(key("a", "b"), key("a", "b"));
     }

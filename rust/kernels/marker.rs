@@ -1,9 +1,9 @@
-//! A file for each process that says whether it is at a step that a damaged driver cache could crash.
+//! A file for each process, with a flag whether it is in a step in which a damaged driver cache could crash it.
 //!
-//! A process that dies of that cannot say so, and every later one would die alike: they find its file instead. The file
-//! is locked while its process lives, and holds one byte, set where a program has been loaded from the driver's cache
-//! that has not yet been seen to run. It is written once for all programs that are loaded between two waits for the
-//! device (2 us).
+//! A process that crashes so cannot report it, and every later process would crash in the same way: instead they find
+//! its file. The file is locked while its process lives, and holds one byte, which is set while a program from the
+//! driver's cache has been loaded and is not known to have run. It is written once for all programs that are loaded
+//! between two waits for the device (2 us).
 
 use std::fs::{self, File};
 use std::io;
@@ -26,10 +26,10 @@ pub(super) struct Marker {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Opened at the first doubt; `None` where none can be made.
+    /// Opened when the flag is first set; `None` if it cannot be created.
     file: Option<(PathBuf, File)>,
     was_opened: bool,
-    /// Builds under way: a wait for the device proves nothing of them.
+    /// Running builds: a wait for the device does not verify them.
     loading: usize,
     in_doubt: bool,
 }
@@ -60,12 +60,13 @@ impl Marker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A program is about to be launched that may be damaged. `folder` is where the file is made, at the first time.
+    /// Sets the flag before the launch of a program that may be damaged. `folder` returns the file's folder, when it is
+    /// first needed.
     pub fn doubt(&self, folder: impl FnOnce() -> Option<PathBuf>) {
         self.state().doubt(folder);
     }
 
-    /// As [`Self::doubt`], for as long as `load` takes and until the next proof.
+    /// Sets the flag as [`Self::doubt`] does, from the start of `load` until the next [`Self::prove`] after its end.
     pub fn while_loading<T>(&self, folder: impl FnOnce() -> Option<PathBuf>, load: impl FnOnce() -> T) -> T {
         let mut state = self.state();
         state.loading += 1;
@@ -76,7 +77,7 @@ impl Marker {
         loaded
     }
 
-    /// Everything launched has ended.
+    /// Clears the flag: everything launched has completed.
     pub fn prove(&self) {
         let mut state = self.state();
         if state.loading == 0 {
@@ -84,7 +85,7 @@ impl Marker {
         }
     }
 
-    /// The process ends normally.
+    /// Removes the file: the process ends normally.
     pub fn remove(&self) {
         if let Some((path, _)) = self.state().file.take() {
             let _ = fs::remove_file(path);
@@ -92,7 +93,7 @@ impl Marker {
     }
 }
 
-/// A new file, locked by this process before others can see it.
+/// A new file, locked by this process before other processes can see it.
 fn open(folder: &Path) -> io::Result<(PathBuf, File)> {
     store::make_folder(folder)?;
     let (temporary, file) = store::create_temporary(folder)?;
@@ -107,9 +108,9 @@ fn open(folder: &Path) -> io::Result<(PathBuf, File)> {
     made.map(|()| (path, file))
 }
 
-/// Removes the files of processes that have ended; returns true if one of them has died in doubt. Where others are
-/// still using the cache the files stay, and tell a later process: a driver ends where its folder goes while it
-/// compiles into it.
+/// Removes the files of processes that have ended; returns true if one of them crashed with the flag set. If other
+/// processes still use the cache, the files stay for a later process: a driver crashes if its folder is removed while
+/// it compiles into it.
 pub(super) fn sweep(folder: &Path) -> bool {
     let (mut dead, mut has_died, mut is_shared) = (Vec::new(), false, false);
     for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
@@ -133,7 +134,7 @@ pub(super) fn sweep(folder: &Path) -> bool {
     has_died
 }
 
-/// Takes the lock of a file, until it is closed, unless another process has it.
+/// Takes the lock of a file, until it is closed, unless another process holds it.
 fn lock(file: &File) -> bool {
     // SAFETY: the descriptor is open as long as `file` is borrowed.
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_others_use_is_left_to_them() {
+    fn a_cache_that_other_processes_use_is_kept() {
         let (dead, folder) = marker("shared");
         dead.doubt(|| Some(folder.clone()));
         drop(dead);
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_died_of_something_else_is_not_held_against_the_cache() {
+    fn another_cause_of_death_is_not_attributed_to_the_cache() {
         let (marker, folder) = marker("killed");
         marker.doubt(|| Some(folder.clone()));
         marker.prove();
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_proves_nothing_of_what_is_still_being_loaded() {
+    fn a_wait_does_not_verify_a_program_that_is_still_being_loaded() {
         let (marker, folder) = marker("loading");
         marker.while_loading(|| Some(folder.clone()), || marker.prove());
         drop(marker);
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_loaded_is_in_doubt_until_it_has_run() {
+    fn a_loaded_program_is_suspect_until_it_has_run() {
         let (marker, folder) = marker("loaded");
         assert_eq!(marker.while_loading(|| Some(folder.clone()), || 7), 7);
         marker.prove();
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_orderly_end_leaves_nothing() {
+    fn a_normal_exit_leaves_no_file() {
         let (marker, folder) = marker("orderly");
         marker.doubt(|| Some(folder.clone()));
         marker.remove();

@@ -1,8 +1,8 @@
 //! Kernel sources and the programs built from them.
 //!
-//! The sources are `.cl` files, those of a family beside its launchers, behind `prelude.cl`. A program is built for one
-//! compute [`Class`], and has up to two forms: a [`Spec`] turns arguments of the generic form's kernels, ops and dtypes,
-//! into constants of the specialised one.
+//! The sources are `.cl` files; those of a family are next to its launchers, and follow `prelude.cl` in a program. A
+//! program is built for one compute [`Class`], and has up to two forms: a [`Spec`] turns arguments of the generic
+//! form's kernels, ops and dtypes, into constants of the specialised form.
 
 mod build;
 mod bundle;

@@ -1,4 +1,4 @@
-//! A program, and the kernels that launches have asked it for.
+//! A program, and the kernels that launches have requested from it.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -11,7 +11,7 @@ use super::spec::Tier;
 use crate::cl::{Kernel, Program};
 use crate::error::{Error, Result};
 
-/// A program and the kernels taken from it so far.
+/// A program and the kernels created from it so far.
 #[derive(Debug)]
 pub struct CachedProgram {
     built: Built,
@@ -27,16 +27,16 @@ struct Kernels(RwLock<HashMap<&'static str, Arc<Kernel>>>);
 enum Built {
     /// One program has all kernels.
     Whole(Program),
-    /// Each kernel is a program of its own, which its first launch builds.
+    /// Each kernel is a separate program, which its first launch builds.
     ByKernel {
         recipe: Recipe,
-        /// Two threads that want the same kernel must not both compile it.
+        /// Prevents two threads that need the same kernel from both compiling it.
         building: Arc<Mutex<()>>,
     },
 }
 
 impl CachedProgram {
-    /// Builds a program, or leaves that to the first launches of its kernels.
+    /// Builds a program, or defers that to the first launches of its kernels.
     pub(super) fn new(recipe: &Recipe) -> Result<Self> {
         if !recipe.is_by_kernel() {
             return Self::whole(recipe);
@@ -77,12 +77,12 @@ impl CachedProgram {
         }
     }
 
-    /// A kernel that was written at run time, by its name.
+    /// A kernel generated at run time, by its name.
     pub fn generated_kernel(&self, name: &str) -> Result<Arc<Kernel>> {
         match &self.built {
             Built::Whole(program) => Ok(Arc::new(program.kernel(name)?)),
             Built::ByKernel { recipe, .. } => {
-                Err(Error::Invalid(format!("OpenCL: '{name}' is no kernel of the program {}", recipe.name())))
+                Err(Error::Invalid(format!("OpenCL: '{name}' is not a kernel of the program {}", recipe.name())))
             }
         }
     }

@@ -1,8 +1,8 @@
 //! A line on standard error while kernels are compiled: the first use of an operator may take seconds, and the first
 //! training step minutes.
 //!
-//! It appears once compiling has taken [`PATIENCE`], is updated in place, and ends with the total when nothing has been
-//! compiled for [`PAUSE`], or with the process. A thread writes it, which ends with it.
+//! It appears after [`PATIENCE`] of compiling, is updated in place, and ends with the total when nothing has been
+//! compiled for [`PAUSE`], or with the process. A thread writes it, which ends with the line.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,29 +11,29 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// The variable that says when the line is shown.
+/// The variable that turns the line off.
 const VARIABLE: &str = "TORCH_OPENCL_PROGRESS";
 /// Time of compiling before the line appears.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Time without compiling after which it is over: in a training step kernels are compiled one after the other.
+/// Time without compiling after which the line ends: in a training step kernels are compiled one after the other.
 const PAUSE: Duration = Duration::from_secs(3);
 /// Time between two updates.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Compiling from the first program until nothing has been compiled for a while.
+/// A period of compiling, from the first program until nothing has been compiled for a while.
 #[derive(Debug)]
 struct State {
     is_hidden: bool,
-    /// A thread watches.
+    /// True while a thread updates the line.
     is_watched: bool,
-    /// Compilations under way, by several threads.
+    /// Running compilations, of several threads.
     active: usize,
-    /// When the first of them began, or the last one ended.
+    /// Start of the first of these, or end of the last one.
     since: Option<Instant>,
-    /// Time of compiling before that.
+    /// Time of compiling before `since`.
     spent: Duration,
     programs: u64,
-    /// The text on the terminal.
+    /// The line on the terminal.
     shown: String,
 }
 
@@ -61,20 +61,20 @@ fn from_environment() -> Result<bool> {
     }
 }
 
-/// Refuses a value of the variable that means nothing.
+/// Refuses an invalid value of the variable.
 ///
 /// # Errors
-/// [`Error::Invalid`] for one.
+/// [`Error::Invalid`] for such a value.
 pub fn check_progress() -> Result<()> {
     from_environment().map(drop)
 }
 
-/// Shows the line, or leaves that to a caller who shows progress otherwise.
+/// Shows the line, or hides it for a caller that shows progress differently.
 pub fn show(on: bool) {
     state().is_hidden = !on;
 }
 
-/// A compilation that somebody waits for, or will.
+/// A compilation for which a caller waits, or will wait.
 #[derive(Debug)]
 pub(super) struct Compiling(());
 
@@ -84,7 +84,7 @@ impl Compiling {
         Self(())
     }
 
-    /// Counts its program, which has been compiled.
+    /// Counts its program after it has been compiled.
     pub fn count(self) {
         state().programs += 1;
     }
@@ -96,7 +96,7 @@ impl Drop for Compiling {
     }
 }
 
-/// Call before a wait for a driver that compiles a kernel as it is launched, with true, and after it, with false.
+/// Called with true before a wait for a driver that compiles a kernel at its launch, and with false after it.
 pub(super) fn wait_for_compiler(begins: bool) {
     if begins {
         begin();
@@ -127,7 +127,7 @@ fn finish() {
     state.active = state.active.saturating_sub(1);
 }
 
-/// Ends the line, as the process ends.
+/// Ends the line when the process ends.
 pub fn end() {
     state().end();
     CHANGED.notify_all();
@@ -181,7 +181,7 @@ fn summary(programs: u64, time: Duration) -> String {
     format!("compiled {programs} program{plural} of OpenCL kernels in {:.0} s", time.as_secs_f64())
 }
 
-/// A terminal that is gone is no failure of what is compiled.
+/// Ignores errors: a closed terminal must not make a compilation fail.
 fn write(text: &str) {
     let mut stderr = std::io::stderr().lock();
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn compilations_that_overlap_take_their_time_once() {
+    fn the_time_of_overlapping_compilations_is_counted_once() {
         let mut state = State {
             is_hidden: false,
             is_watched: true,

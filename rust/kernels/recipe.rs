@@ -6,7 +6,7 @@ use super::spec::{options, Constant, Tier};
 use super::{Class, Family};
 use crate::runtime::{Device, DeviceClass};
 
-/// Everything that a program is made from.
+/// All inputs of a program.
 #[derive(Clone, Debug)]
 pub(super) struct Recipe {
     pub device: &'static Device,
@@ -14,9 +14,9 @@ pub(super) struct Recipe {
     pub class: Class,
     pub tier: Tier,
     pub constants: Vec<Constant>,
-    /// Empty where the family has no switch over ops.
+    /// Empty if the family has no switch over ops.
     pub switch: Switch,
-    /// The one kernel that the program has; none for all of the family's.
+    /// The program's only kernel; `None` for all kernels of the family.
     pub kernel: Option<&'static str>,
 }
 
@@ -27,27 +27,28 @@ impl Recipe {
         format!("{} {}{}{kernel}", self.family.name(), self.class.define(), options(&self.constants))
     }
 
-    /// Returns true where each kernel is a program of its own. Compilers for GPUs compile all kernels of a program when
-    /// it is built, each with the functions that it calls: up to a second for a kernel, and ten for a family, which a
-    /// launch waits for. Nobody waits for a specialised program. Where a kernel is compiled when it is first launched,
-    /// what is read of the others costs less than another program; and in some of ours, alone, functions of one call are
-    /// inlined until PoCL 3.1's LLVM ends the process. Bundles have whole programs.
+    /// Returns true if each kernel is a separate program. Compilers for GPUs compile all kernels of a program when it
+    /// is built, each with the functions that it calls: up to a second for a kernel, and ten for a family, for which a
+    /// launch waits. Specialised programs are excluded, as no launch waits for them. On drivers that compile a kernel
+    /// when it is first launched, reading the source of the others costs less than another program; and in some kernels
+    /// of ours that are alone in a program, functions with one call are inlined until PoCL 3.1's LLVM crashes. Bundles
+    /// have whole programs.
     pub fn is_by_kernel(&self) -> bool {
         let is_on_gpu = self.device.class == DeviceClass::Gpu && !self.device.info.compiles_at_launch();
         is_on_gpu && self.kernel.is_none() && self.tier == Tier::Generic && !is_ahead_of_time()
     }
 
-    /// Returns true for a generic program of the table's kernels, of which bundles are made.
+    /// Returns true for a generic program of built-in kernels, which a bundle can contain.
     pub fn is_whole_and_generic(&self) -> bool {
         self.tier == Tier::Generic && self.kernel.is_none() && !self.is_written_at_run_time()
     }
 
-    /// The same with one kernel.
+    /// The recipe for one kernel.
     pub fn of_kernel(&self, kernel: &'static str) -> Self {
         Self { kernel: Some(kernel), ..self.clone() }
     }
 
-    /// Returns true for kernels of `torch.compile` and of the user's own.
+    /// Returns true for kernels of `torch.compile` and of the user.
     pub fn is_written_at_run_time(&self) -> bool {
         matches!(self.family, Family::Generated | Family::User | Family::MatmulFused | Family::GemmLocalFused)
     }
@@ -58,7 +59,7 @@ impl Recipe {
 
     pub(super) fn options(&self) -> String {
         let fp64 = self.device.info.fp64;
-        // Drivers must not warn: PoCL would tell users how many warnings there were.
+        // Without warnings: PoCL would print their number to users.
         let mut text = format!("-cl-std=CL1.2 -w -D {}", self.class.define());
         if self.device.class == DeviceClass::Cpu {
             text.push_str(" -D IS_CPU");
@@ -74,7 +75,7 @@ impl Recipe {
             text.push_str(" -cl-fp32-correctly-rounded-divide-sqrt");
         }
         if let Some(kernel) = self.kernel {
-            // Around the kernels are directives that ask for these (rust/codegen/guards.rs).
+            // Directives around the kernels test these macros (rust/codegen/guards.rs).
             text.push_str(" -D ONE_KERNEL -D KERNEL_");
             text.push_str(kernel);
             text.push_str("=1");

@@ -1,7 +1,6 @@
 //! The sources of each family.
 
-/// Reads the kernel files that programs are put together from, as `build.rs` has written them
-/// (rust/codegen/packed.rs).
+/// Reads the kernel files from which programs are assembled, as written by `build.rs` (rust/codegen/packed.rs).
 macro_rules! texts {
     ($($part:ident)+) => {
         #[allow(non_upper_case_globals)]
@@ -11,7 +10,7 @@ macro_rules! texts {
     };
 }
 
-/// Declares the families: a variant, the name for messages, and the files in their order.
+/// Declares the families: a variant, the name for messages, and the ordered list of files.
 macro_rules! families {
     ($($(#[$doc:meta])* $variant:ident $name:ident: $($part:ident)+;)+) => {
         /// A set of kernels that are built together.
@@ -70,11 +69,11 @@ families! {
     Index index: prelude tier vector fault index scatter nonzero searchsorted;
     /// Philox and the distributions drawn from it.
     Random random: prelude tier fault philox philox_lanes random random_lanes random_groups;
-    /// Distributions with parameters of each element.
+    /// Distributions with parameters for each element.
     Sampling sampling: prelude tier vector fault philox philox_lanes sampling;
-    /// Gradients of samples by their parameters.
+    /// Gradients of samples with respect to their parameters.
     SamplingGrad sampling_grad: prelude tier vector sampling_grad;
-    /// Sequences (arange, linspace and the like).
+    /// Sequences (arange, linspace and similar).
     Factory factory: prelude tier vector factory;
     /// Triangles (tril, triu).
     Copy copy: prelude copy;
@@ -84,23 +83,23 @@ families! {
     Transpose transpose: prelude transpose;
     /// Cumulative sums, products and extremes.
     Scan scan: prelude tier scan;
-    /// Stable sorts of rows, whole, their first elements or one of them.
+    /// Stable sorts of rows: all elements, the first ones or one of them.
     Sort sort: prelude tier vector radix kthvalue sort sort_groups topk;
     /// Matmuls.
     Matmul matmul:
         prelude vector matrix panel activation epilogue pack_matrix gemm_operands im2col pack_im2col
         pack_im2col_transposed tile
         gemm matmul;
-    /// Matmuls that end in a GELU, with the functions that it takes.
+    /// Matmuls with a GELU epilogue, with the functions that it needs.
     MatmulGelu matmul_gelu:
         prelude vector notation elementary matrix panel activation epilogue pack_matrix gemm_operands tile gemm matmul;
     /// Matmuls and convolutions for GPUs.
     GemmLocal gemm_local: prelude vector matrix panel activation epilogue gemm_operands gemm_local;
-    /// Matmuls that end in a text of torch.compile, with the functions that it calls.
+    /// Matmuls with an epilogue of torch.compile, with the functions that it calls.
     MatmulFused matmul_fused:
         prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel
         activation epilogue pack_matrix gemm_operands tile gemm matmul;
-    /// The same for GPUs.
+    /// Matmuls with an epilogue of torch.compile, for GPUs.
     GemmLocalFused gemm_local_fused:
         prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel
         activation epilogue gemm_operands gemm_local;
@@ -124,7 +123,7 @@ families! {
     Pool pool: prelude tier vector notation rounding pool pool_planes pool_rows pool_channels_last;
     /// Max pooling of windows at random positions.
     FractionalMaxPool fractional_max_pool: prelude tier vector fractional_max_pool;
-    /// Losses that are not arithmetic alone.
+    /// Losses that need more than arithmetic.
     Loss loss: prelude tier vector fault loss;
     /// Connectionist temporal classification.
     Ctc ctc: prelude tier vector fault ctc;
@@ -146,20 +145,20 @@ families! {
     Sparse sparse: prelude tier vector sparse;
     /// Sums over bags of embeddings.
     EmbeddingBag embedding_bag: prelude tier vector fault embedding_bag;
-    /// Functions for kernels that `torch.compile` generates, whose text follows.
+    /// Functions for kernels that `torch.compile` generates, whose source follows.
     Generated generated: prelude vector notation elementary power rounding math fault philox
         generated generated_lanes;
-    /// Macros and functions for kernels of the user's own, whose text follows.
+    /// Macros and functions for kernels of the user, whose source follows.
     User user: user;
     /// Scaled dot-product attention.
     Attention attention: prelude tier vector block scores attention;
-    /// The same for few queries.
+    /// Scaled dot-product attention with few queries.
     AttentionQuery attention_query: prelude tier vector block scores attention_query;
-    /// Its gradients.
+    /// Gradients of scaled dot-product attention.
     AttentionBackward attention_backward: prelude tier vector block scores attention_backward;
 }
 
-/// Code that the op table adds to a program.
+/// Source that the op table adds to a program.
 #[derive(Clone, Debug, Default)]
 pub struct Switch {
     /// Functions that only these cases call.
@@ -168,12 +167,12 @@ pub struct Switch {
     pub cases: String,
 }
 
-/// Where they go.
+/// The lines that they replace.
 const FUNCTIONS_LINE: &str = "//@FUNCTIONS@";
 const CASES_LINE: &str = "//@CASES@";
 
 impl Family {
-    /// The whole source, with the op switch put in.
+    /// The whole source, including the op switch.
     pub fn source(self, switch: &Switch) -> String {
         let source = self.parts().concat();
         source.replace(FUNCTIONS_LINE, switch.functions).replace(CASES_LINE, &switch.cases)

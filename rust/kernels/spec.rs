@@ -1,4 +1,4 @@
-//! Constants that a program is built with.
+//! Constants with which a program is built.
 
 use std::fmt::Write;
 
@@ -7,19 +7,19 @@ use std::fmt::Write;
 pub enum Tier {
     /// Op and dtypes are arguments of the kernels.
     Generic,
-    /// They are constants.
+    /// Op and dtypes are constants.
     Specialised,
 }
 
 /// A constant of a program: the name of a macro, and its value.
 pub type Constant = (&'static str, i64);
 
-/// Constants of a program, and those that its specialised form has besides.
+/// Constants of a program, and the additional ones of its specialised form.
 ///
 /// Names are the `SPEC_*` macros of the sources and their tuning parameters (`VEC`, `LSIZE`, ...).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spec {
-    /// Those of both forms come first.
+    /// Constants of both forms come first.
     constants: Vec<Constant>,
     shared: usize,
     elements: u64,
@@ -39,7 +39,7 @@ impl Spec {
         self
     }
 
-    /// Adds a constant of the specialised form, which this launch over `elements` elements may then take.
+    /// Adds a constant of the specialised form, which this launch over `elements` elements may then use.
     #[must_use]
     pub fn specialise(mut self, elements: u64, name: &'static str, value: i64) -> Self {
         self.constants.push((name, value));
@@ -52,12 +52,12 @@ impl Spec {
         self.constants.get(..self.shared).unwrap_or_default()
     }
 
-    /// Constants of the specialised form, where this launch may take it.
+    /// Constants of the specialised form, if this launch may use it.
     pub fn specialised(&self) -> Option<&[Constant]> {
         (self.constants.len() > self.shared).then_some(&self.constants)
     }
 
-    /// Elements of a launch that may take the specialised form.
+    /// Elements of a launch that may use the specialised form.
     pub fn elements(&self) -> u64 {
         self.elements
     }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_generic_form_lacks_what_makes_the_other_special() {
+    fn the_generic_form_lacks_the_constants_of_the_specialised_form() {
         let spec = Spec::generic().specialise(9, "SPEC_OP", 3).define("VEC", 8);
         assert_eq!(spec.shared(), [("VEC", 8)]);
         assert_eq!(spec.specialised(), Some(&[("VEC", 8), ("SPEC_OP", 3)][..]));

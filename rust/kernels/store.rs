@@ -1,13 +1,13 @@
-//! Files that this package keeps for later processes, out of reach of other users.
+//! Files that this package keeps for later processes, protected from other users.
 //!
-//! Some drivers store programs as native code, so whoever can write such a file runs code as the user who loads it.
-//! Folders are made with mode 0700 and files with 0600, whatever the umask. Existing ones are used only if they belong
-//! to the effective user (root's files are not used by others, nor a user's by root) and nobody else can write to them.
-//! Anything else is passed over, and left as it is: the folder may be one that the user shares on purpose. One warning
-//! names it and the cure.
+//! Some drivers store programs as native code, so a user who can write such a file can run code as the user who loads
+//! it. Folders are created with mode 0700 and files with 0600, whatever the umask. Existing ones are used only if they
+//! belong to the effective user (root's files are not used by others, nor a user's by root) and no other user can write
+//! to them. Others are skipped and left unchanged: the user may share the folder on purpose. One warning has the name
+//! and a remedy.
 //!
-//! Checks are made on opened descriptors, and names that lead elsewhere (symbolic links) are not followed but for the
-//! folder's own: a cache may be moved to a larger disk.
+//! Checks are made on opened descriptors. Symbolic links are not followed, except for the folder itself: a cache may be
+//! moved to a larger disk.
 
 use std::collections::hash_map::RandomState;
 use std::collections::BTreeSet;
@@ -24,13 +24,13 @@ const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 /// Write permission of the group and of others.
 const OTHERS_WRITE: u32 = 0o022;
-/// Temporary names that are tried; one is free unless 64 random bits have come twice.
+/// Number of temporary names that are tried; all are taken only if 64 random bits repeat.
 const ATTEMPTS: usize = 4;
 
-/// The content of a file; `None` where there is none that can be trusted.
+/// The content of a file; `None` if there is no file that can be trusted.
 ///
 /// # Errors
-/// The system's error for a file that is there and cannot be read.
+/// The system's error for an existing file that cannot be read.
 pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     open(path)?.map(|mut file| content(&mut file)).transpose()
 }
@@ -42,7 +42,7 @@ pub(super) fn content(file: &mut File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file for reading; `None` where there is none that can be trusted.
+/// Opens a file for reading; `None` if there is no file that can be trusted.
 ///
 /// # Errors
 /// As [`read`].
@@ -50,7 +50,7 @@ pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
     if !path.parent().is_some_and(can_be_used) {
         return Ok(None);
     }
-    // A pipe that somebody has left there must not hold the process up.
+    // Non-blocking, as another user may have put a pipe there.
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     let file = match opened {
         Ok(file) => file,
@@ -69,7 +69,7 @@ pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
     Ok(is_own(path, &data, "Delete it.").then_some(file))
 }
 
-/// Writes a file, and its folder if there is none. Other processes see the old content or the new, and never a part.
+/// Writes a file, and creates its folder if needed. Other processes see the old content or the new, never a part.
 ///
 /// # Errors
 /// The system's error; [`ErrorKind::PermissionDenied`] for a folder that cannot be trusted.
@@ -84,7 +84,7 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     written
 }
 
-/// A new file in a folder, under a name that nobody can foresee.
+/// A new file in a folder, with an unpredictable name.
 pub(super) fn create_temporary(folder: &Path) -> io::Result<(PathBuf, File)> {
     let mut last = io::Error::from(ErrorKind::AlreadyExists);
     for _ in 0..ATTEMPTS {
@@ -98,17 +98,17 @@ pub(super) fn create_temporary(folder: &Path) -> io::Result<(PathBuf, File)> {
     Err(last)
 }
 
-/// A new file of the user's own; fails where anything has the name already.
+/// A new file of the user; fails if the name is taken.
 fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create_new(true).mode(FILE_MODE).custom_flags(libc::O_NOFOLLOW);
     let file = options.open(path)?;
-    // An umask may have taken permissions of the user's own.
+    // The umask may have removed the user's permissions.
     file.set_permissions(Permissions::from_mode(FILE_MODE))?;
     Ok(file)
 }
 
-/// Makes a folder of the user's own, and those that it is in, where there is none.
+/// Creates a folder of the user, with its parents, if it does not exist.
 ///
 /// # Errors
 /// As [`replace`].
@@ -120,13 +120,13 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::PermissionDenied, format!("{} is open to other users", folder.display())))
 }
 
-/// Returns true if a folder is the user's own, or may become so as there is none.
+/// Returns true if a folder belongs to the user, or does not exist and can be created.
 pub(super) fn can_be_used(folder: &Path) -> bool {
     let Ok(data) = fs::metadata(folder) else { return true };
     let cure = if data.uid() == effective_user() {
         format!("Run `chmod go-w '{}'`, or set TORCH_OPENCL_CACHE_DIR to another folder.", folder.display())
     } else {
-        "Set TORCH_OPENCL_CACHE_DIR to a folder of your own.".to_owned()
+        "Set TORCH_OPENCL_CACHE_DIR to a folder that you own.".to_owned()
     };
     is_own(folder, &data, &cure)
 }
@@ -144,7 +144,7 @@ fn is_own(path: &Path, data: &Metadata, cure: &str) -> bool {
     true
 }
 
-/// Warns once for each folder of what is not used in it, and why.
+/// Warns once for each folder about an untrusted file or folder, with the reason.
 fn distrust(path: &Path, reason: &str, cure: &str) {
     static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
@@ -157,7 +157,7 @@ fn distrust(path: &Path, reason: &str, cure: &str) {
 }
 
 fn effective_user() -> u32 {
-    // SAFETY: the call takes nothing and cannot fail.
+    // SAFETY: the call has no arguments and cannot fail.
     unsafe { libc::geteuid() }
 }
 
@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder of its own, empty and with mode 0700.
+    /// A separate empty folder with mode 0700.
     fn folder(test: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("torch_opencl_{}_store_{test}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_is_the_user_s_alone() {
+    fn a_written_file_is_read_and_only_the_user_has_access() {
         let path = folder("own").join("deep").join("er").join("file");
         assert_eq!(read(&path).unwrap(), None);
         replace(&path, b"one").unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_others_can_write_are_passed_over_until_they_are_replaced() {
+    fn files_that_others_can_write_are_skipped_until_they_are_replaced() {
         let path = folder("mode").join("file");
         for wide in [0o602, 0o620, 0o666] {
             replace(&path, b"content").unwrap();
@@ -255,11 +255,11 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_another_user_is_passed_over() {
+    fn files_of_another_user_are_skipped() {
         let folder = folder("owner");
         let path = folder.join("file");
         replace(&path, b"content").unwrap();
-        // Only root can give files away.
+        // Only root can change a file's owner.
         if chown(&path, Some(12345), None).is_ok() {
             assert_eq!(read(&path).unwrap(), None);
             replace(&path, b"new").unwrap();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_leaves_nothing() {
+    fn a_failed_write_leaves_no_file() {
         let folder = folder("failed");
         make_folder(&folder.join("in the way").join("deep")).unwrap();
         assert!(replace(&folder.join("in the way"), b"content").is_err());

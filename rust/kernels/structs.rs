@@ -1,18 +1,18 @@
-//! The structs that kernels take by value, as `build.rs` reads them from `.cl` files (rust/codegen/structs.rs): a
-//! module for each file.
+//! The structs that kernels take by value, which `build.rs` reads from `.cl` files (rust/codegen/structs.rs): a module
+//! for each file.
 
-/// A struct, and how a kernel reads every scalar of it.
+/// A struct, and the offsets of all its scalars in a kernel.
 #[derive(Debug)]
 pub struct SharedStruct {
-    /// The file of the kernels that declares it.
+    /// The kernel file that declares it.
     pub file: &'static str,
-    /// Its name there.
+    /// Its name in that file.
     pub name: &'static str,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: usize,
-    /// It and the structs that it holds, in OpenCL C.
+    /// Its declaration and those of the structs in it, in OpenCL C.
     pub declarations: &'static str,
-    /// Each scalar as a kernel names it, its type, and its offset in bytes.
+    /// Each scalar: its expression in a kernel, its type, and its offset in bytes.
     pub scalars: &'static [(&'static str, &'static str, usize)],
 }
 

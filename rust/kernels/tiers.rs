@@ -1,4 +1,4 @@
-//! When and where a specialised program is built.
+//! Decides when a specialised program is built.
 
 use std::env::{self, VarError};
 use std::sync::atomic::{AtomicU64, AtomicU8, AtomicUsize, Ordering};
@@ -9,35 +9,37 @@ use super::listing::is_ahead_of_time;
 use crate::cl::{DeviceInfo, DeviceType};
 use crate::error::{Error, Result};
 
-/// Elements that a generic program has worked on when its specialised form is built soon: a second or so of a core's
-/// work, and seconds of a large network. A small one ends before a build would pay: with a quarter of it, training on
-/// the digits from empty caches took 1.5 s longer (`make bench-first-use`).
+/// Elements that a generic program has processed when its specialised form is built soon: about a second of a core's
+/// work, and seconds of a large network. A small network ends before a build would pay: with a quarter of this value,
+/// training on the digits from empty caches took 1.5 s longer (`make bench-first-use`).
 pub(super) const HOT: u64 = 1 << 30;
-/// As many when it is built once the process has settled: what repeats a step for longer is a training or a server.
+/// Elements after which it is built once the process has settled: a process that still repeats a step then is a
+/// training or a server.
 const WARM: u64 = 1 << 25;
-/// As many on a device that is not the host's processor, which compiling takes no time from: a launch, or a few dozen.
+/// As `WARM`, for a device that is not the host's processor and so loses no time by compiling: one launch, or a few
+/// dozen.
 const WARM_ELSEWHERE: u64 = 1 << 22;
-/// Elements of one launch that tell a large network, whose steps go on for longer than its builds take: 16 MiB of
-/// floats.
+/// Elements of one launch that indicate a large network, whose steps continue for longer than its builds take: 16 MiB
+/// of floats.
 const LARGE: u64 = 1 << 22;
-/// How long nobody may have waited for a program before a hot one is built: a program's first steps build many, one
+/// Time without waited builds after which a hot program is built: the first steps of a process build many programs, one
 /// after the other, within a third of a second.
 const QUIET: Duration = Duration::from_millis(500);
-/// The same for a warm one of a large network, whose first steps may compute for a second between two programs.
+/// As `QUIET`, for a warm program of a large network, whose first steps may compute for a second between two programs.
 const QUIET_LARGE: Duration = Duration::from_secs(2);
-/// The same for one that is only warm: a process that has needed no new program for this long repeats what it does.
-/// After 5 s training on the digits from empty caches, which ends 3 s after its kernels have been compiled, took 1 to 2
-/// s longer (`make bench-first-use`).
+/// As `QUIET`, for a program that is only warm: a process that has needed no new program for this long repeats its
+/// work. With 5 s, training on the digits from empty caches, which ends 3 s after its kernels have been compiled, took
+/// 1 to 2 s longer (`make bench-first-use`).
 const SETTLED: Duration = Duration::from_secs(8);
 
-/// How launches are served that a specialised program would serve better.
+/// The treatment of launches for which a specialised program would be faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Specialisation {
-    /// The generic program serves them until the other has been built by a thread of its own.
+    /// They use the generic program until a separate thread has built the specialised one.
     Background,
     /// They wait for the specialised program.
     Eager,
-    /// The generic program serves them.
+    /// They use the generic program.
     Never,
 }
 
@@ -51,10 +53,10 @@ impl Specialisation {
         }
     }
 
-    /// The mode that `TORCH_OPENCL_SPECIALIZE` asks for.
+    /// The mode in `TORCH_OPENCL_SPECIALIZE`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a value that is none of the three.
+    /// [`Error::Invalid`] for another value.
     pub fn from_environment() -> Result<Self> {
         let text = match env::var("TORCH_OPENCL_SPECIALIZE") {
             Ok(text) => text,
@@ -66,7 +68,7 @@ impl Specialisation {
         })
     }
 
-    /// The mode of this process. A wrong value has been refused when the process began to use OpenCL.
+    /// The mode of this process. An invalid value has been refused when the process began to use OpenCL.
     pub fn of_process() -> Self {
         static CHOSEN: OnceLock<Specialisation> = OnceLock::new();
         *CHOSEN.get_or_init(|| {
@@ -79,18 +81,18 @@ impl Specialisation {
     }
 }
 
-/// While more than 0, specialised programs are asked for at their first launch: callers that want it.
+/// Number of callers that want specialised programs to be requested at their first launch.
 static EAGER_BUILDS: AtomicUsize = AtomicUsize::new(0);
 
-/// Asks for every specialised program at its first launch, instead of once it is worth its build, until the same caller
+/// Requests every specialised program at its first launch, instead of when it is worth its build, until the same caller
 /// passes false.
 pub fn set_eager_builds(on: bool) {
     let count = |callers: usize| Some(if on { callers + 1 } else { callers.saturating_sub(1) });
-    // The function never refuses.
+    // The closure never returns `None`.
     let _ = EAGER_BUILDS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
 }
 
-/// Where compiling takes place, seen from the device.
+/// The place of compilation, relative to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compiler {
     /// On the CPU that is the device: cores that compile do not compute.
@@ -100,7 +102,7 @@ pub(super) enum Compiler {
 }
 
 impl Compiler {
-    /// That of a device.
+    /// The location for a device.
     pub fn of(info: &DeviceInfo) -> Self {
         if info.device_type == DeviceType::Cpu {
             Self::OnDevice
@@ -117,7 +119,8 @@ impl Compiler {
     }
 }
 
-/// Counts the elements that a specialised program, which has not been built, would have served: tells when it is hot.
+/// Counts the elements for which a specialised program, not built yet, would have been used, to find out when it is
+/// hot.
 #[derive(Debug, Default)]
 pub(super) struct HotCounter {
     elements: AtomicU64,
@@ -131,7 +134,7 @@ const FAILED: u8 = 2;
 const REPORTED: u8 = 3;
 
 impl HotCounter {
-    /// Counts a launch; true for the one launch that has to ask for the build.
+    /// Counts a launch; true for the one launch that must request the build.
     pub fn count(&self, elements: u64, compiler: Compiler) -> bool {
         self.largest.fetch_max(elements, Ordering::Relaxed);
         let before = self.elements.fetch_add(elements, Ordering::Relaxed);
@@ -144,7 +147,7 @@ impl HotCounter {
         self.elements.load(Ordering::Relaxed)
     }
 
-    /// How long nobody may have waited for a program before this one is built.
+    /// Time without waited builds after which this program is built.
     pub fn quiet(&self, compiler: Compiler) -> Duration {
         match compiler {
             Compiler::Elsewhere => Duration::ZERO,
@@ -154,22 +157,22 @@ impl HotCounter {
         }
     }
 
-    /// Returns true if nobody has asked for the build yet.
+    /// Returns true if the build has not been requested yet.
     pub fn is_open(&self) -> bool {
         self.stage.load(Ordering::Relaxed) == COLD
     }
 
-    /// The build was refused: a later launch asks again.
+    /// Called if the build was refused: a later launch requests it again.
     pub fn put_off(&self) {
         self.moves(ASKED_FOR, COLD);
     }
 
-    /// The build failed, for good.
+    /// Called if the build failed, which is final.
     pub fn give_up(&self) {
         self.stage.store(FAILED, Ordering::Relaxed);
     }
 
-    /// Returns true, once, if the build has failed and nobody has been told.
+    /// Returns true, once, if the build has failed and this has not been reported.
     pub fn is_to_be_reported(&self) -> bool {
         self.stage.load(Ordering::Relaxed) == FAILED && self.moves(FAILED, REPORTED)
     }
@@ -186,7 +189,7 @@ mod tests {
     const HERE: Compiler = Compiler::OnDevice;
 
     #[test]
-    fn a_program_is_asked_for_once_when_it_is_warm() {
+    fn a_program_is_requested_once_when_it_is_warm() {
         let counter = HotCounter::default();
         assert!(!counter.count(WARM - 1, HERE));
         assert!(counter.count(1, HERE));
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_more_or_by_a_large_network_waits_less() {
+    fn a_hotter_program_or_one_of_a_large_network_waits_less() {
         let quiet_after = |launches: u64, elements: u64| {
             let counter = HotCounter::default();
             (0..launches).for_each(|_| _ = counter.count(elements, HERE));
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_build_is_asked_for_again() {
+    fn a_refused_build_is_requested_again() {
         let counter = HotCounter::default();
         assert!(counter.count(HOT, HERE));
         assert!(!counter.is_open());

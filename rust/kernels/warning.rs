@@ -1,4 +1,4 @@
-//! Warnings to users of failures that no call of theirs can return.
+//! Warnings about failures that no call of the user can return.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;
@@ -9,12 +9,12 @@ thread_local! {
     static COLLECTED: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Sets how the user is told; standard error until then.
+/// Sets the function that warns the user; standard error until then.
 pub fn warn_with(warn: fn(&str)) {
     let _ = WARN.set(warn);
 }
 
-/// Tells the user, in the thread whose call it concerns.
+/// Warns the user, in the thread whose call is affected.
 pub fn warn(message: &str) {
     let is_collected = COLLECTED.with_borrow_mut(|texts| texts.as_mut().map(|texts| texts.push(message.to_owned())));
     if is_collected.is_some() {
@@ -26,7 +26,7 @@ pub fn warn(message: &str) {
     }
 }
 
-/// Runs a function in a thread of the library's; its warnings are for the thread that waits for it.
+/// Runs a function in one of our threads; returns its warnings for the thread that waits for it.
 pub(super) fn collect_warnings<R>(function: impl FnOnce() -> R) -> (R, Vec<String>) {
     COLLECTED.set(Some(Vec::new()));
     let result = function();

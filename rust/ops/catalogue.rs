@@ -1,7 +1,7 @@
-//! The generic programs that a device may be asked for, without launching anything: what a bundle is made from.
+//! Lists the generic programs of a device without launching anything. Bundles are built from this list.
 //!
-//! Most families have one program for each compute class and width of vectors. Those that are built for dtypes or shapes
-//! (matmuls, convolutions, attention) list the usual ones; what else a script asks for is recorded when it runs.
+//! Most families have one program for each compute class and width of vectors. Families that build programs for dtypes
+//! or shapes (matmuls, convolutions, attention) list the usual ones; other programs are recorded when a script runs.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const BY_GEOMETRY: [(Family, &[Class]); 12] = [
     (Family::FractionalMaxPool, &FLOATS),
     (Family::Rnn, &FLOATS),
 ];
-/// The same, in the geometries of rows and of columns.
+/// Families with programs in the geometries of rows and of columns, and their classes.
 const BY_ROWS_AND_COLUMNS: [(Family, &[Class]); 4] = [
     (Family::ArgReduce, &REALS),
     (Family::VarMean, &FLOATS),

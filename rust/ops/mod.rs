@@ -1,4 +1,5 @@
-//! Launchers: a folder a family, with its kernels. Each decides layout, geometry and program, and enqueues.
+//! Launchers: one folder for each family, with its kernels. A launcher chooses layout, geometry and program, and
+//! enqueues the kernel.
 
 pub mod assertion;
 pub mod attention;

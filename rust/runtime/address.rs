@@ -1,10 +1,10 @@
 //! Addresses for device memory.
 //!
-//! OpenCL 1.2 buffers have no addresses, but tensors need them: views are pointer arithmetic, overlap checks
-//! compare pointers, and a pointer names its tensor in messages. Each device therefore reserves a range of the
-//! process's address space that no access is allowed to (`mmap` with `PROT_NONE`): a stray host read faults
-//! instead of returning garbage. Buffers are placed in the range in granules of 2 MiB, and one table lookup
-//! turns an address back into (buffer, byte offset), without a lock.
+//! OpenCL 1.2 buffers have no addresses, but tensors need them: views are pointer arithmetic, overlap checks compare
+//! pointers, and messages name a tensor by its pointer. Each device therefore reserves a range of the process's address
+//! space without access rights (`mmap` with `PROT_NONE`): a stray host read faults instead of returning garbage.
+//! Buffers are placed in the range in granules of 2 MiB, and one table lookup turns an address back into (buffer, byte
+//! offset), without a lock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::cl::MemHandle;
 use crate::error::{Error, Result};
 
-/// Bytes of address space that a table entry stands for.
+/// Bytes of address space per table entry.
 pub const GRANULE: usize = 2 << 20;
 
 /// Sizes tried for the reservation: containers may limit address space.
@@ -27,12 +27,12 @@ pub struct Location {
     pub offset: usize,
 }
 
-/// A buffer as it is placed.
+/// A buffer to place in the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// The buffer.
     pub memory: MemHandle,
-    /// Where the host has it without mapping it.
+    /// Its host address, if the host can access it without mapping.
     pub host: Option<usize>,
 }
 
@@ -41,11 +41,11 @@ pub struct Placed {
 pub struct AddressSpace {
     base: usize,
     size: usize,
-    /// Per granule: the buffer placed there, 0 when there is none.
+    /// Per granule: the buffer placed there, 0 if there is none.
     memory: Box<[AtomicUsize]>,
     /// Per granule: the index of the first granule of its buffer.
     first: Box<[AtomicU32]>,
-    /// Per granule: where the host has it, 0 where it does not.
+    /// Per granule: its host address, 0 if there is none.
     host: Box<[AtomicUsize]>,
 }
 
@@ -65,7 +65,7 @@ impl AddressSpace {
                 )
             };
             if base != libc::MAP_FAILED {
-                // Round up to a granule; the ends lost are nothing beside the range.
+                // Rounded up to a granule; the ends lost are negligible.
                 let aligned = (base as usize).next_multiple_of(GRANULE);
                 let size = size - GRANULE;
                 let granules = size / GRANULE;
@@ -88,7 +88,7 @@ impl AddressSpace {
         address.wrapping_sub(self.base) < self.size
     }
 
-    /// The buffer and offset of an address, `None` where no buffer is placed.
+    /// The buffer and offset of an address, `None` if no buffer is placed there.
     pub fn resolve(&self, address: usize) -> Option<Location> {
         let offset = address.wrapping_sub(self.base);
         let granule = offset / GRANULE;
@@ -100,7 +100,7 @@ impl AddressSpace {
         Some(Location { memory: MemHandle::from_bits(memory), offset: offset - first * GRANULE })
     }
 
-    /// Where the host has the memory of an address without mapping it; `None` where it does not.
+    /// The host address of device memory that the host can access without mapping; `None` for other memory.
     pub fn host_address(&self, address: usize) -> Option<usize> {
         let offset = address.wrapping_sub(self.base);
         let granule = self.host.get(offset / GRANULE)?.load(Ordering::Acquire);
@@ -142,22 +142,22 @@ impl AddressSpace {
 
 impl Drop for AddressSpace {
     fn drop(&mut self) {
-        // SAFETY: the granule-aligned part of a mapping that this value owns and that nothing can have accessed.
+        // SAFETY: the granule-aligned part of a mapping that this value owns and that no code can have accessed.
         let _ = unsafe { libc::munmap(self.base as *mut libc::c_void, self.size) };
     }
 }
 
-/// Hands out stretches of an [`AddressSpace`]; used under the allocator's lock.
+/// Allocates ranges of an [`AddressSpace`]; used under the allocator's lock.
 #[derive(Debug)]
 pub struct AddressMap {
     next: usize,
     end: usize,
-    /// Released stretches: address to size, never two adjacent ones.
+    /// Released ranges: address to size, never two adjacent ones.
     free: BTreeMap<usize, usize>,
 }
 
 impl AddressMap {
-    /// All of the space is free.
+    /// A map in which all of the space is free.
     pub fn new(space: &AddressSpace) -> Self {
         Self { next: space.base, end: space.base + space.size, free: BTreeMap::new() }
     }
@@ -182,7 +182,7 @@ impl AddressMap {
         Ok(address)
     }
 
-    /// Takes a buffer out again.
+    /// Removes a buffer from the range.
     pub fn remove(&mut self, space: &AddressSpace, address: usize, size: usize) {
         space.clear(address, size);
         let (mut start, mut length) = (address, size.next_multiple_of(GRANULE));

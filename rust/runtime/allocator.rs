@@ -1,8 +1,8 @@
 //! The caching allocator of one device.
 //!
-//! A freed block goes back to the stream it was allocated on at once: that stream's queue is in order, so work
-//! enqueued later cannot overtake work enqueued before the free. Blocks that other streams used wait for those
-//! streams' markers. Segments go back to the driver only when they are wholly free, after the device is idle.
+//! A freed block returns at once to the stream it was allocated on: that stream's queue is in order, so work enqueued
+//! later cannot overtake work enqueued before the free. Blocks that other streams used wait for those streams' markers.
+//! Segments are released to the driver only when they are wholly free, after the device is idle.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) struct Limits {
     pub host_unified: bool,
 }
 
-/// State behind the allocator's lock.
+/// State protected by the allocator's lock.
 #[derive(Debug)]
 pub(super) struct Allocator {
     limits: Limits,
@@ -41,7 +41,7 @@ pub(super) struct Allocator {
     addresses: AddressMap,
     /// Shared with the graphs that use them.
     segments: HashMap<usize, Arc<Buffer>>,
-    /// Buffers of other code, which hold no blocks; shared with graphs too.
+    /// Buffers of other code, which hold no blocks; also shared with graphs.
     foreign: HashMap<usize, Arc<Buffer>>,
     blocks: Blocks,
     pending: Vec<Pending>,
@@ -62,8 +62,8 @@ impl Allocator {
         }
     }
 
-    /// Allocates `requested` bytes for a stream and pool. `idle` blocks until the device has nothing left to do; `None`
-    /// where that would be needed and is not given.
+    /// Allocates `requested` bytes for a stream and pool. `idle` blocks until the device is idle; returns `None` if
+    /// that is needed and `idle` is `None`.
     pub fn allocate(
         &mut self,
         context: &Context,
@@ -104,8 +104,8 @@ impl Allocator {
         Ok(Some(address))
     }
 
-    /// Frees a block; `mark` records a marker on another stream that used it, where one is needed. Returns false where
-    /// no block starts.
+    /// Frees a block; `mark` records a marker on another stream that used it, if one is needed. Returns false if no
+    /// block starts at `address`.
     pub fn free(&mut self, address: usize, mark: impl Fn(i64) -> Result<Option<Event>>) -> Result<bool> {
         let Some(block) = self.blocks.get_mut(address) else { return Ok(false) };
         let streams = std::mem::take(&mut block.used_by);
@@ -128,7 +128,7 @@ impl Allocator {
         self.blocks.give_back(address);
     }
 
-    /// Gives a buffer of other code an address.
+    /// Gives an address to a buffer of other code.
     pub fn adopt(&mut self, space: &AddressSpace, buffer: Buffer) -> Result<usize> {
         let address =
             self.addresses.insert(space, buffer.size().max(1), Placed { memory: buffer.handle(), host: None })?;
@@ -136,16 +136,16 @@ impl Allocator {
         Ok(address)
     }
 
-    /// Lets go of a buffer of other code, if one starts there.
+    /// Releases a buffer of other code, if one starts at `address`.
     pub fn abandon(&mut self, space: &AddressSpace, address: usize, idle: impl Fn() -> Result<()>) -> Result<()> {
         let Some(buffer) = self.foreign.remove(&address) else { return Ok(()) };
-        // With some drivers a launch does not keep a buffer alive.
+        // With some drivers, a launch does not keep a buffer alive.
         let idle = idle();
         self.addresses.remove(space, address, buffer.size().max(1));
         idle
     }
 
-    /// Notes that a stream other than the block's own uses it.
+    /// Records that a stream other than the block's own uses it.
     pub fn record_stream(&mut self, address: usize, stream: i64) {
         if let Some(block) = self.blocks.get_mut(address) {
             if block.owner.stream != stream && !block.used_by.contains(&stream) {
@@ -154,7 +154,7 @@ impl Allocator {
         }
     }
 
-    /// Gives back blocks whose markers have completed; waits for them when `wait` is set.
+    /// Frees blocks whose markers have completed; waits for the markers if `wait` is set.
     fn collect_pending(&mut self, wait: bool) -> Result<()> {
         let mut index = 0;
         while let Some(pending) = self.pending.get(index) {
@@ -196,14 +196,14 @@ impl Allocator {
         Ok(())
     }
 
-    /// Releases wholly free segments of some pools to the driver, but for those that a graph uses.
+    /// Releases wholly free segments of some pools to the driver, except those that a graph uses.
     pub fn release_cached(
         &mut self,
         space: &AddressSpace,
         is_released: impl Fn(MemPool) -> bool,
         idle: impl Fn() -> Result<()>,
     ) -> Result<()> {
-        // Queued kernels do not keep a buffer alive on every driver: nothing may run while buffers go.
+        // On some drivers queued kernels do not keep a buffer alive: nothing may run while buffers are released.
         idle()?;
         self.collect_pending(true)?;
         let segments = &self.segments;
@@ -219,7 +219,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// The buffer of a handle. One that other code has been lent and gives back is our own first.
+    /// The buffer of a handle. If other code returns one of our buffers, the handle is in both tables: our own entry
+    /// comes first.
     pub fn buffer(&self, handle: MemHandle) -> Option<Arc<Buffer>> {
         let mut buffers = self.segments.values().chain(self.foreign.values());
         buffers.find(|buffer| buffer.handle() == handle).cloned()
@@ -267,7 +268,7 @@ impl Allocator {
         self.fraction = fraction.clamp(0.0, 1.0);
     }
 
-    /// The fraction that [`Self::set_fraction`] has set.
+    /// The fraction set by [`Self::set_fraction`].
     pub fn fraction(&self) -> f64 {
         self.fraction
     }
@@ -277,7 +278,7 @@ impl Allocator {
         (self.limits.global_mem as f64 * self.fraction) as usize
     }
 
-    /// Bytes (free, total). OpenCL cannot say what other processes hold.
+    /// Bytes (free, total). OpenCL does not report what other processes hold.
     pub fn memory_info(&self) -> (usize, usize) {
         (self.limits.global_mem.saturating_sub(self.reserved()), self.limits.global_mem)
     }

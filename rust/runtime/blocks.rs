@@ -10,11 +10,11 @@ use foldhash::HashMap;
 pub struct Block {
     /// Bytes, a multiple of [`ALIGNMENT`].
     pub size: usize,
-    /// Bytes asked for; 0 when free.
+    /// Bytes requested; 0 when free.
     pub requested: usize,
-    /// Whom it may be given to without waiting.
+    /// The stream and pool that may reuse it without waiting.
     pub owner: Owner,
-    /// Small and large blocks come from separate segments.
+    /// Small and large blocks are in separate segments.
     pub pool: Pool,
     /// Owned by a tensor, or waiting for another stream.
     pub in_use: bool,
@@ -25,13 +25,14 @@ pub struct Block {
 }
 
 impl Block {
-    /// Returns true if the segment holds other blocks too.
+    /// Returns true if the segment also holds other blocks.
     pub fn is_split(&self) -> bool {
         self.previous.is_some() || self.next.is_some()
     }
 }
 
-/// A pool of memory, of captured graphs or of the user's, named by two numbers as PyTorch does; (0, 0) is everybody's.
+/// A pool of memory, of captured graphs or of the user, named by two integers as in PyTorch; (0, 0) is the default
+/// pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemPool(pub [u64; 2]);
 
@@ -44,7 +45,7 @@ pub struct Owner {
     pub stream: i64,
 }
 
-/// Segments for small blocks are kept apart, so that long-lived small tensors do not pin large segments.
+/// Small blocks have separate segments, so that long-lived small tensors do not pin large segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pool {
     /// Requests up to `SMALL_REQUEST`.
@@ -58,7 +59,7 @@ pub const ALIGNMENT: usize = 512;
 /// Requests up to this share 2 MiB segments.
 pub const SMALL_REQUEST: usize = 1 << 20;
 const SMALL_SEGMENT: usize = 2 << 20;
-/// Requests from here on get a segment of their own size.
+/// Requests of at least this size get a segment of their size.
 const LARGE_REQUEST: usize = 10 << 20;
 const LARGE_SEGMENT: usize = 20 << 20;
 
@@ -81,7 +82,7 @@ impl Pool {
         }
     }
 
-    /// Returns true if a remainder of so many bytes is worth a block of its own.
+    /// Returns true if a remainder of this many bytes is worth a separate block.
     fn splits(self, remainder: usize) -> bool {
         match self {
             Self::Small => remainder >= ALIGNMENT,
@@ -106,7 +107,7 @@ impl Blocks {
         self.by_address.insert(address, block);
     }
 
-    /// Takes the smallest free block that fits, splitting it where that is allowed and the rest is worth it.
+    /// Takes the smallest free block that fits, and splits it if that is allowed and the remainder is large enough.
     pub fn take(&mut self, size: usize, requested: usize, owner: Owner, may_split: bool) -> Option<usize> {
         let pool = Pool::of(size);
         let found = *self.free.range((owner, pool, size, 0)..=(owner, pool, usize::MAX, usize::MAX)).next()?;
@@ -189,7 +190,7 @@ impl Blocks {
         self.by_address.get_mut(&address)
     }
 
-    /// Removes the segments that are wholly free, and that nobody needs; returns their addresses.
+    /// Removes the segments that are wholly free and not needed; returns their addresses.
     pub fn remove_free_segments(&mut self, is_needed: impl Fn(MemPool, usize) -> bool) -> Vec<usize> {
         let whole: Vec<_> = self
             .free

@@ -1,7 +1,7 @@
 //! Capture: while a stream captures, its commands are recorded instead of enqueued.
 //!
-//! Streams that wait for an event of a capturing one join the capture. The host calls in an order in which every command
-//! comes after those that it waits for, so one list holds the commands of all.
+//! Streams that wait for an event of a capturing one join the capture. The host makes calls in an order in which every
+//! command comes after those that it waits for, so one list holds the commands of all streams.
 
 use std::any::Any;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::draws::{find_words, Draw, Word};
 use crate::cl::{Arg, Buffer, Grid, Kernel, MemHandle, Recording, Start};
 use crate::error::{Error, Result};
 
-/// Something that a graph needs as long as it lives.
+/// An object that a graph needs as long as it lives.
 #[derive(Clone)]
 pub struct Kept(#[allow(dead_code)] Arc<dyn Any + Send + Sync>);
 
@@ -25,7 +25,7 @@ impl fmt::Debug for Kept {
     }
 }
 
-/// An argument in which words of generators stand.
+/// An argument that contains words of generators.
 #[derive(Debug)]
 pub(super) struct Patch {
     pub position: usize,
@@ -37,9 +37,9 @@ pub(super) struct Patch {
 /// Random numbers that a graph draws from one generator.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawn {
-    /// The caller's name for the generator.
+    /// The caller's identifier of the generator.
     pub generator: u64,
-    /// Counters that a replay takes.
+    /// Counters that one replay consumes.
     pub blocks: u64,
 }
 
@@ -53,28 +53,29 @@ pub(super) struct Content {
     pub generators: Vec<Drawn>,
     pub draws: Vec<Arc<Draw>>,
     pub patches: Vec<Patch>,
-    /// Arguments that are the record of faults: position and index.
+    /// Arguments that are fault records: position and index.
     pub faults: Vec<(usize, u32)>,
     /// Streams that have joined.
     pub joined: Vec<i64>,
     pub failure: Option<Error>,
 }
 
-/// A capture that is under way.
+/// An active capture.
 #[derive(Debug)]
 pub struct Capture {
     pub(super) device: i32,
-    /// The stream that it has begun on.
+    /// The stream on which it began.
     pub(super) origin: i64,
     pub(super) mempool: MemPool,
     buffer_of: BufferOf,
     content: Mutex<Content>,
 }
 
-/// How the buffer behind a handle of a device is found. This module knows no device: those have streams, which capture.
+/// Finds the buffer of a handle on a device. A callback, as this module cannot depend on devices: they have streams,
+/// which capture.
 pub(super) type BufferOf = fn(i32, MemHandle) -> Result<Option<Arc<Buffer>>>;
 
-/// A pool of its own for each graph that is given none.
+/// A separate pool for each graph that is given none.
 pub fn new_mempool() -> MemPool {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     MemPool([NEXT.fetch_add(1, Ordering::Relaxed), 0])
@@ -89,7 +90,7 @@ impl Capture {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The error for a call that cannot be recorded: the capture is spoilt.
+    /// The error for a call that cannot be recorded; it invalidates the capture.
     pub(super) fn refuse(&self, what: &str) -> Error {
         let error = Error::Invalid(format!(
             "OpenCL: {what} while a graph is captured on this stream. A graph holds kernels, copies on the device and \
@@ -98,7 +99,7 @@ impl Capture {
         self.content().failure.get_or_insert(error).clone()
     }
 
-    /// Records a launch; `is_fault_record` tells which buffers are records of faults.
+    /// Records a launch; `is_fault_record` returns true for buffers that are fault records.
     pub(super) fn launch(
         &self,
         kernel: &Kernel,
@@ -138,12 +139,12 @@ impl Capture {
         Ok(())
     }
 
-    /// Keeps something until the graph is gone.
+    /// Keeps a value until the graph is gone.
     pub(super) fn keep(&self, value: Arc<dyn Any + Send + Sync>) {
         self.content().kept.push(Kept(value));
     }
 
-    /// Stand-ins for seed and offset of a launch that takes `blocks` counters, and whether the generator is new.
+    /// Placeholders for seed and offset of a launch that takes `blocks` counters, and whether the generator is new.
     pub fn draw(&self, generator: u64, blocks: u64) -> ([u64; 2], bool) {
         let mut content = self.content();
         let known = content.generators.iter().position(|drawn| drawn.generator == generator);
@@ -167,7 +168,7 @@ impl Content {
         if handle == MemHandle::NULL || self.buffers.contains_key(&handle.to_bits()) {
             return Ok(());
         }
-        // All others are records of faults, which live as long as the process.
+        // All other buffers are fault records, which live as long as the process.
         if let Some(buffer) = (capture.buffer_of)(capture.device, handle)? {
             self.buffers.insert(handle.to_bits(), buffer);
         }

@@ -15,7 +15,7 @@ impl Capture {
         origin.is_ok_and(|stream| stream.capture().is_some_and(|capture| Arc::ptr_eq(&capture, self)))
     }
 
-    /// Lets another stream of the device in.
+    /// Lets another stream of the device join.
     pub(super) fn join(self: &Arc<Self>, stream: &Stream) -> Result<()> {
         match stream.capture() {
             Some(capture) if Arc::ptr_eq(&capture, self) => return Ok(()),
@@ -51,7 +51,7 @@ impl Capture {
         let result = match failure {
             Some(error) => Err(error),
             None if content.draws.iter().any(|draw| !used(&draw)) => Err(Error::Invalid(
-                "OpenCL: an operation drew random numbers that a graph cannot draw anew at each replay.".to_owned(),
+                "OpenCL: an operation drew random numbers that a graph cannot draw again at each replay.".to_owned(),
             )),
             None => Ok(()),
         };

@@ -10,7 +10,7 @@ const VARIABLE: &str = "TORCH_OPENCL_DEVICE_CLASS";
 /// The kind of device that kernels are tuned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceClass {
-    /// CPUs: wide vectors, large caches, work-items that work alone.
+    /// CPUs: wide vectors, large caches, independent work-items.
     Cpu,
     /// GPUs: work-groups that share local memory, neighbouring work-items that read neighbouring addresses.
     Gpu,
@@ -20,7 +20,7 @@ impl DeviceClass {
     /// The class that `TORCH_OPENCL_DEVICE_CLASS` forces on every device, if it is set.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for anything but `cpu` and `gpu`.
+    /// [`Error::Invalid`] for values other than `cpu` and `gpu`.
     pub fn forced() -> Result<Option<Self>> {
         match env::var(VARIABLE) {
             Ok(text) => Self::parse(&text).map(Some),
@@ -37,7 +37,7 @@ impl DeviceClass {
         }
     }
 
-    /// Its name, as `TORCH_OPENCL_DEVICE_CLASS` takes it.
+    /// Its name, a value of `TORCH_OPENCL_DEVICE_CLASS`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -59,13 +59,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_type_decides_where_nothing_is_forced() {
+    fn the_type_decides_if_no_class_is_forced() {
         assert_eq!(DeviceClass::of(DeviceType::Cpu), DeviceClass::Cpu);
         assert_eq!(DeviceClass::of(DeviceType::Accelerator), DeviceClass::Gpu);
     }
 
     #[test]
-    fn other_words_are_refused() {
+    fn other_values_are_refused() {
         assert_eq!(DeviceClass::parse("gpu"), Ok(DeviceClass::Gpu));
         assert!(DeviceClass::parse("tpu").is_err_and(|error| error.message().contains("expected cpu or gpu")));
     }

@@ -13,7 +13,7 @@ thread_local! {
 
 /// This thread's current stream of a device.
 pub fn current_stream(index: i32) -> Result<&'static Stream> {
-    // A thread that is ending, and has no list any more, is on the default stream.
+    // A thread that is exiting, and no longer has the list, uses the default stream.
     let id = CURRENT.try_with(|ids| usize::try_from(index).ok().and_then(|index| ids.borrow().get(index).copied()));
     device(index)?.state()?.stream(id.ok().flatten().unwrap_or(0))
 }

@@ -23,14 +23,14 @@ use crate::error::{Error, Result};
 pub struct Device {
     /// Position in the registry: the index in `torch.device("opencl:N")`.
     pub index: i32,
-    /// The driver's description of it.
+    /// The driver's description of the device.
     pub info: DeviceInfo,
-    /// The kind of kernels it gets.
+    /// The class of its kernels.
     pub class: DeviceClass,
     state: OnceLock<Result<DeviceState>>,
 }
 
-/// State of a device once it is in use.
+/// State of a device that has been initialised.
 #[derive(Debug)]
 pub struct DeviceState {
     /// Context of buffers, programs and queues.
@@ -46,7 +46,7 @@ thread_local! {
     static CURRENT: Cell<i32> = const { Cell::new(0) };
 }
 
-/// All platforms with their devices, whatever `TORCH_OPENCL_DEVICES` says.
+/// All platforms with their devices, regardless of `TORCH_OPENCL_DEVICES`.
 ///
 /// # Errors
 /// [`Error::NoDevice`] without a driver or a device; [`Error::Forked`] in a forked child.
@@ -54,16 +54,16 @@ pub fn platforms() -> Result<&'static [PlatformInfo]> {
     if fork::in_bad_fork() {
         return Err(Error::Forked);
     }
-    // Before any driver is loaded: some start threads when they are asked for their devices.
+    // Before any driver is loaded: some drivers start threads when they list their devices.
     fork::install();
     cl::platforms()
 }
 
-/// All devices that `TORCH_OPENCL_DEVICES` lets through.
+/// All devices that `TORCH_OPENCL_DEVICES` selects.
 ///
 /// # Errors
-/// [`Error::NoDevice`] without a driver or a device; [`Error::Forked`] in a forked child; [`Error::Invalid`] for a
-/// `TORCH_OPENCL_DEVICE_CLASS` that means nothing.
+/// [`Error::NoDevice`] without a driver or a device; [`Error::Forked`] in a forked child; [`Error::Invalid`] for an
+/// invalid `TORCH_OPENCL_DEVICE_CLASS`.
 pub fn devices() -> Result<&'static [Device]> {
     if fork::in_bad_fork() {
         return Err(Error::Forked);
@@ -81,12 +81,12 @@ pub fn devices() -> Result<&'static [Device]> {
     found.as_deref().map_err(Clone::clone)
 }
 
-/// Ends a pool: its free buffers go back to the drivers, the others when they are free and a cache is emptied.
+/// Closes a pool: its free buffers are released to the drivers, the others once they are free and a cache is emptied.
 ///
 /// # Errors
 /// As the driver reports.
 pub fn close_pool(pool: MemPool) -> Result<()> {
-    // A pool of the parent's, whose memory is not the child's to release.
+    // The pool is the parent's, whose memory the child must not release.
     if fork::in_bad_fork() {
         return Ok(());
     }
@@ -94,7 +94,7 @@ pub fn close_pool(pool: MemPool) -> Result<()> {
     devices()?.iter().filter_map(Device::initialised).try_for_each(|state| state.empty_pool(pool))
 }
 
-/// Number of devices; 0 where OpenCL cannot be used.
+/// Number of devices; 0 if OpenCL cannot be used.
 pub fn device_count() -> i32 {
     devices().map_or(0, |devices| devices.len() as i32)
 }
@@ -173,7 +173,7 @@ impl DeviceState {
         self.streams.get(id).ok_or_else(|| Error::Invalid(format!("OpenCL: {id} is not the id of a stream")))
     }
 
-    /// The id of a stream whose queue other code has made: the same one for the same queue.
+    /// The id of a stream for a queue that other code created; a queue always gets the same id.
     ///
     /// # Errors
     /// As [`Queue::adopt`].
@@ -185,7 +185,7 @@ impl DeviceState {
         Ok(self.streams.adopt(unsafe { Queue::adopt(&self.context, handle)? }))
     }
 
-    /// Ids of the queues in traces, each with the id of its stream.
+    /// Ids of the queues in traces, each with its stream's id.
     pub(super) fn trace_ids(&self) -> impl Iterator<Item = (usize, i64)> + '_ {
         self.streams.all().filter_map(|stream| Some((stream.trace_id()?, stream.id())))
     }
@@ -200,11 +200,11 @@ impl DeviceState {
         self.streams.all().try_for_each(|stream| stream.raise_faults(Launched::Anywhere))
     }
 
-    /// Allocates device memory for a stream, in the pool of the graph that it captures or in the calling thread's; returns
-    /// its address.
+    /// Allocates device memory for a stream, in the pool of the graph that it captures or in the calling thread's pool;
+    /// returns its address.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] with the figures a user needs.
+    /// [`Error::OutOfMemory`] with the sizes that a user needs.
     pub fn allocate(&self, size: usize, stream: i64) -> Result<usize> {
         let stream_object = self.stream(stream)?;
         let mempool =
@@ -212,10 +212,10 @@ impl DeviceState {
         self.allocate_for(size, Owner { mempool, stream })
     }
 
-    /// The same, but never in a pool.
+    /// Allocates device memory as [`Self::allocate`] does, but never in a pool.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] with the figures a user needs.
+    /// [`Error::OutOfMemory`] with the sizes that a user needs.
     pub fn allocate_outside(&self, size: usize, stream: i64) -> Result<usize> {
         self.allocate_for(size, Owner { mempool: MemPool::default(), stream })
     }
@@ -225,21 +225,21 @@ impl DeviceState {
         if let Some(address) = allocate(None)? {
             return Ok(address);
         }
-        // Memory is short. A signal may end this wait; the next one holds a lock.
+        // Memory is short. A signal may end this wait; the next one is made with a lock held.
         self.synchronize()?;
         let _deferred = Deferred::new();
         allocate(Some(&|| self.synchronize()))?
             .ok_or_else(|| Error::Invalid("OpenCL: no memory was allocated".to_owned()))
     }
 
-    /// Returns memory to the allocator.
+    /// Frees memory.
     pub fn free(&self, address: usize) -> Result<()> {
-        // In a destructor, which can raise nothing, and with a lock.
+        // Called in destructors, which cannot raise, and with a lock held.
         let _deferred = Deferred::new();
         let mut allocator = self.allocator();
         let mark = |stream| {
             let stream = self.stream(stream)?;
-            // Recorded commands run in the order of their recording, and those that take the memory next come later.
+            // Recorded commands run in the order of their recording, and commands that reuse the memory come later.
             if stream.capture().is_some() {
                 return Ok(None);
             }
@@ -251,22 +251,22 @@ impl DeviceState {
         allocator.abandon(&self.space, address, || self.synchronize())
     }
 
-    /// Gives a buffer of other code an address; it is shared until [`Self::free`].
+    /// Gives an address to a buffer of other code; it is shared until [`Self::free`].
     pub fn adopt(&self, buffer: Buffer) -> Result<usize> {
         self.allocator().adopt(&self.space, buffer)
     }
 
-    /// The buffer of a handle, if tensors lie in it.
+    /// The buffer of a handle, if it holds tensors.
     pub(super) fn buffer(&self, handle: MemHandle) -> Option<Arc<Buffer>> {
         self.allocator().buffer(handle)
     }
 
-    /// Notes that `stream` uses the block that starts at `address`.
+    /// Records that `stream` uses the block that starts at `address`.
     pub fn record_stream(&self, address: usize, stream: i64) {
         self.allocator().record_stream(address, stream);
     }
 
-    /// Releases cached buffers to the driver, but for those of open pools that the calling thread does not allocate in.
+    /// Releases cached buffers to the driver, except those of open pools that the calling thread does not allocate in.
     pub fn empty_cache(&self) -> Result<()> {
         let active = self.stream(0).map(|stream| active_pool(stream.device()))?;
         self.release(|pool| pool == active || !is_open(pool))
@@ -278,13 +278,13 @@ impl DeviceState {
     }
 
     fn release(&self, is_released: impl Fn(MemPool) -> bool) -> Result<()> {
-        // A signal may end this wait; the next one holds a lock.
+        // A signal may end this wait; the next one is made with a lock held.
         self.synchronize()?;
         let _deferred = Deferred::new();
         self.allocator().release_cached(&self.space, is_released, || self.synchronize())
     }
 
-    /// Where the host has the memory of an address without mapping it; `None` where it does not.
+    /// The host address of device memory that the host can access without mapping; `None` for other memory.
     pub fn host_address(&self, address: usize) -> Option<usize> {
         self.space.host_address(address)
     }

@@ -1,9 +1,9 @@
-//! Random numbers in recorded commands: a launch is recorded with a stand-in for the seed and the offset of its
-//! generator, and gets those of the moment at each replay.
+//! Random numbers in recorded commands: a launch is recorded with placeholders for the seed and the offset of its
+//! generator, which each replay replaces by their current values.
 //!
-//! Launchers pass seed and offset on among a kernel's arguments, in whatever struct the kernel has. The stand-ins are
-//! random numbers of 64 bits each, by which the recorder finds them there: that a launch of a live graph holds one by
-//! chance is as likely as a guess of a 64-bit key.
+//! Launchers pass seed and offset among a kernel's arguments, in a struct of any layout. The placeholders are random
+//! 64-bit values, by which the recorder finds them there: a launch contains a placeholder of a live graph by chance
+//! only as likely as a guess of a 64-bit key is right.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,11 +14,11 @@ use foldhash::HashMap;
 /// The random numbers that one launch draws from a generator.
 #[derive(Debug)]
 pub struct Draw {
-    /// Index of the generator among those of its graph.
+    /// Index of the generator in its graph's list.
     pub generator: usize,
-    /// Counters that the graph's earlier draws from it take.
+    /// Counters that the graph's earlier draws from this generator consume.
     pub before: u64,
-    /// The stand-ins for seed and offset.
+    /// The placeholders for seed and offset.
     pub stand_ins: [u64; 2],
     /// Seed and offset of the last replay.
     now: [AtomicU64; 2],
@@ -31,16 +31,16 @@ pub struct Word {
     which: usize,
 }
 
-/// The draw of each stand-in, and which of its words it is.
+/// The draw of each placeholder, and which of its words it is.
 type Words = HashMap<u64, (Weak<Draw>, usize)>;
 
-/// Stand-ins of graphs that live.
+/// Placeholders of live graphs.
 static WORDS: Mutex<Option<Words>> = Mutex::new(None);
-/// Number of draws that live: mostly none, and then nobody looks for stand-ins.
+/// Number of live draws: usually none, and then no argument is searched for placeholders.
 static DRAWS: AtomicUsize = AtomicUsize::new(0);
 
 impl Draw {
-    /// A draw with fresh stand-ins.
+    /// A draw with new placeholders.
     pub fn new(generator: usize, before: u64) -> Arc<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let keys = RandomState::new();
@@ -56,7 +56,7 @@ impl Draw {
         draw
     }
 
-    /// Sets the seed, and the first counter that the graph takes.
+    /// Sets the seed, and the first counter that the graph consumes.
     pub fn set(&self, seed: u64, first: u64) {
         let [own_seed, own_offset] = &self.now;
         own_seed.store(seed, Ordering::Release);
@@ -80,7 +80,7 @@ impl Word {
         Some(Self { draw: draw.upgrade()?, which: *which })
     }
 
-    /// The draw that it belongs to.
+    /// The draw that the word belongs to.
     pub fn draw(&self) -> &Arc<Draw> {
         &self.draw
     }
@@ -91,7 +91,7 @@ impl Word {
     }
 }
 
-/// The stand-ins in an argument, by the byte where each starts.
+/// The placeholders in an argument, each with the byte at which it starts.
 pub fn find_words(bytes: &[u8]) -> Vec<(usize, Word)> {
     if DRAWS.load(Ordering::Acquire) == 0 {
         return Vec::new();
@@ -101,7 +101,7 @@ pub fn find_words(bytes: &[u8]) -> Vec<(usize, Word)> {
     offsets.filter_map(|(start, window)| Some((start, Word::find(value(window)?)?))).collect()
 }
 
-/// The number that a stand-in had in the last replay of its graph; any other number is its own.
+/// The value that a placeholder had in the last replay of its graph; any other value is returned unchanged.
 pub fn drawn(value: u64) -> u64 {
     if DRAWS.load(Ordering::Acquire) == 0 {
         return value;

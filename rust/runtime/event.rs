@@ -1,4 +1,4 @@
-//! Events with timing, as `torch.Event` records, waits for and measures them.
+//! Events with timing, which `torch.Event` records, waits for and measures.
 
 use std::sync::{Arc, Weak};
 
@@ -16,14 +16,14 @@ pub struct TimedEvent {
 
 #[derive(Debug)]
 enum Mark {
-    /// Behind commands of a queue.
+    /// After commands of a queue.
     Enqueued { queue: &'static Queue, marker: Event },
-    /// Behind commands that a capture has recorded.
+    /// After commands that a capture has recorded.
     Recorded(Weak<Capture>),
 }
 
 impl TimedEvent {
-    /// Records a marker behind everything enqueued on the stream so far.
+    /// Records a marker after everything enqueued on the stream so far.
     pub fn record(index: i32, stream: i64) -> Result<Self> {
         let state = device(index)?.state()?;
         let stream = state.stream(stream)?;
@@ -39,7 +39,7 @@ impl TimedEvent {
     /// The queue and the marker.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an event that a capture has recorded: it happens at no time of its own.
+    /// [`Error::Invalid`] for an event that a capture has recorded: it has no time.
     fn enqueued(&self) -> Result<(&'static Queue, &Event)> {
         match &self.mark {
             Mark::Enqueued { queue, marker } => Ok((queue, marker)),
@@ -54,10 +54,10 @@ impl TimedEvent {
         }
     }
 
-    /// Holds back a stream's later work until the event has completed. A stream that waits for an event of a capture
-    /// joins the capture.
+    /// Delays a stream's later work until the event has completed. A stream that waits for an event of a capture joins
+    /// the capture.
     ///
-    /// Between two devices there is no shared context to express this in: the host waits instead.
+    /// Two devices share no context in which to express this: the host waits instead.
     pub fn block(&self, index: i32, stream: i64) -> Result<()> {
         let state = device(index)?.state()?;
         let stream = state.stream(stream)?;
@@ -68,7 +68,7 @@ impl TimedEvent {
             }
             Mark::Enqueued { queue, marker } => (*queue, marker),
         };
-        // A graph cannot wait for what is not in it, and need not where that is over.
+        // A graph cannot wait for work outside it, and need not if that work has completed.
         if let Some(capture) = stream.capture() {
             let is_over = queue.is_complete(marker)?;
             let what = "a capturing stream was to wait for work that is not captured,";
@@ -78,7 +78,7 @@ impl TimedEvent {
             return self.synchronize();
         }
         let target = stream.queue(&state.context)?;
-        // A queue is in order, and nothing needs to wait for a completed event.
+        // A queue is in order, and a completed event needs no wait.
         if std::ptr::eq(target, queue) || queue.is_known_complete(marker) {
             return Ok(());
         }

@@ -1,9 +1,9 @@
-//! Errors that kernels find in their input. A kernel cannot raise: it leaves a record, which becomes an error at the
+//! Errors that kernels find in their input. A kernel cannot raise: it writes a record, which becomes an error at the
 //! next call that waits for its stream anyway.
 //!
-//! Threads may share a stream, and each has a record of its own there: a thread that reads a tensor hears of what it
-//! has launched itself, and a thread that waits for a whole stream or device of everybody's, since nobody else may ever
-//! ask.
+//! Threads may share a stream, and each has a separate record on it: a thread that reads a tensor gets the faults of
+//! its own launches, and a thread that waits for a whole stream or device gets those of all threads, since the others
+//! may never wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// Four longs, the kind, a value and its bound (see `fault.cl`), and the dimension that an index was for.
 const BYTES: usize = 32;
 
-/// An index out of range, of an operator that waits for its kernels.
+/// An index out of range, found by an operator that waits for its kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadIndexRecord {
     /// The index.
@@ -26,25 +26,25 @@ pub struct BadIndexRecord {
 }
 
 thread_local! {
-    /// Lives as long as its thread, and tells it from others.
+    /// Lives as long as its thread, and identifies it.
     static THREAD: Arc<()> = Arc::new(());
 }
 
-/// The threads whose kernels a caller asks about.
+/// The threads whose kernels are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launched {
-    /// Those of the calling thread.
+    /// The calling thread.
     Here,
-    /// Those of all threads.
+    /// All threads.
     Anywhere,
 }
 
-/// The record of what one thread launches on one stream.
+/// The record for what one thread launches on one stream.
 #[derive(Debug)]
 struct Record {
     thread: Weak<()>,
     memory: Buffer,
-    /// True where a kernel that may write the record may have been launched since it was last read.
+    /// True if a kernel that may write the record may have been launched since it was last read.
     armed: bool,
 }
 
@@ -58,16 +58,16 @@ impl Record {
 #[derive(Debug, Default)]
 pub struct Faults {
     records: Mutex<Vec<Record>>,
-    /// Those that their thread itself reads at once, and nobody else.
+    /// Records that only their own thread reads, right after its launches.
     index_records: Mutex<Vec<Record>>,
-    /// True where any record is armed.
+    /// True if any record is armed.
     armed: AtomicBool,
 }
 
-/// Messages of assertions: a record holds the index of one.
+/// Messages of assertions: a record holds the index of its message.
 static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The index of a message, for a record of an assertion. Programs have few of them: they are kept.
+/// The index of a message, for a record of an assertion. Programs have few messages, so they are never removed.
 pub fn message_index(text: &str) -> i64 {
     let mut messages = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
     let index = messages.iter().position(|message| message == text).unwrap_or(messages.len());
@@ -112,7 +112,7 @@ fn error_of([kind, value, bound]: [i64; 3]) -> Result<()> {
              properly pass the result of lu_factor?"
         ))),
         13 => Err(Error::Index(format!("index {value} is out of bounds for dimension with size {bound}"))),
-        _ => Err(Error::Invalid(format!("OpenCL: a kernel left an unknown fault, {kind}"))),
+        _ => Err(Error::Invalid(format!("OpenCL: a kernel recorded an unknown fault: {kind}"))),
     }
 }
 
@@ -134,13 +134,13 @@ fn take(memory: MemHandle, queue: &Queue) -> Result<()> {
     settle(memory, queue, bytes)
 }
 
-/// Raises what a record says, and clears it.
+/// Clears a record, and raises its error.
 fn settle(memory: MemHandle, queue: &Queue, bytes: [u8; BYTES]) -> Result<()> {
     let [kind, value, bound, _] = cleared(memory, queue, bytes)?;
     error_of([kind, value, bound])
 }
 
-/// Reads a record, and clears it.
+/// Decodes a record, and clears it.
 fn cleared(memory: MemHandle, queue: &Queue, bytes: [u8; BYTES]) -> Result<[i64; 4]> {
     let mut fields = bytes.chunks_exact(8).map(|field| field.try_into().map_or(0, i64::from_ne_bytes));
     let record = std::array::from_fn(|_| fields.next().unwrap_or(0));
@@ -150,8 +150,8 @@ fn cleared(memory: MemHandle, queue: &Queue, bytes: [u8; BYTES]) -> Result<[i64;
     Ok(record)
 }
 
-/// The calling thread's record in a list, which gets one where there is none, that of a thread which has ended if
-/// `is_free` says that nobody else reads it.
+/// The calling thread's record in a list. A thread without one reuses the record of a thread that has ended, if
+/// `is_free` returns true for it, or gets a new one.
 fn own<'a>(
     records: &'a mut Vec<Record>,
     context: &Context,
@@ -192,7 +192,7 @@ impl Faults {
     /// The calling thread's record, for a launch on `queue` that may write it.
     pub fn arm(&self, context: &Context, queue: &Queue) -> Result<MemHandle> {
         let mut records = self.records();
-        // Others read only while it is armed.
+        // Other threads read a record only while it is armed.
         let record = own(&mut records, context, queue, |record| !record.armed)?;
         record.armed = true;
         self.armed.store(true, Ordering::Release);
@@ -203,7 +203,7 @@ impl Faults {
     pub fn index_record(&self, context: &Context, queue: &Queue) -> Result<MemHandle> {
         let mut records = self.index_records();
         let record = own(&mut records, context, queue, |_| true)?;
-        // An operator that failed after a launch has not read it: what it has found is nobody's.
+        // An operator that failed after a launch has not read its record: the content is obsolete.
         if std::mem::replace(&mut record.armed, true) {
             queue.fill(record.memory.handle(), 0, &[0], BYTES)?;
         }
@@ -223,7 +223,8 @@ impl Faults {
         Ok((kind != 0).then_some(BadIndexRecord { index, size, dim }))
     }
 
-    /// The records of the calling thread's kernels and, where they are asked about, of others', that may hold something.
+    /// The records that may hold something: of the calling thread's kernels and, if `launched` includes them, of
+    /// others'.
     fn disarm(&self, launched: Launched) -> (Vec<MemHandle>, Vec<MemHandle>) {
         let (mut own, mut others) = (Vec::new(), Vec::new());
         if !self.armed.load(Ordering::Acquire) {
@@ -237,7 +238,7 @@ impl Faults {
                 record.armed = false;
             } else if launched == Launched::Anywhere {
                 others.push(record.memory.handle());
-                // A living thread may be about to launch what it has armed the record for.
+                // A living thread may be about to launch the kernel for which it has armed the record.
                 record.armed = record.thread.strong_count() > 0;
             }
         }
@@ -245,7 +246,7 @@ impl Faults {
         (own, others)
     }
 
-    /// Arms a record again that could not be read.
+    /// Arms a record again after a failed read.
     fn rearm(&self, memory: MemHandle) {
         if let Some(record) = self.records().iter_mut().find(|record| record.memory.handle() == memory) {
             record.armed = true;
@@ -253,7 +254,7 @@ impl Faults {
         }
     }
 
-    /// Raises what kernels have recorded, and forgets it; waits for them only if there were some.
+    /// Raises what kernels have recorded, and clears it; waits only if a record is armed.
     pub fn raise(&self, queue: &Queue, launched: Launched) -> Result<()> {
         if !self.armed.load(Ordering::Acquire) {
             return Ok(());
@@ -269,7 +270,7 @@ impl Faults {
         found
     }
 
-    /// Copies something else to the host and raises what the calling thread's kernels have recorded, but waits once for both.
+    /// Copies `read` to the host and raises what the calling thread's kernels have recorded; waits once for both.
     ///
     /// # Safety
     /// The target of `read` is writable for as many bytes, and nothing else uses it during the call.

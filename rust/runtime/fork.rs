@@ -1,4 +1,4 @@
-//! A forked child shares no driver threads with its parent: every use of the device there is refused.
+//! A forked child does not have its parent's driver threads: every use of the device in it is refused.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Once;
@@ -10,7 +10,7 @@ extern "C" fn mark_child() {
     IN_BAD_FORK.store(true, Ordering::Relaxed);
 }
 
-/// Arms the check; called before the drivers are loaded.
+/// Installs the check; called before the drivers are loaded.
 pub fn install() {
     INSTALL.call_once(|| {
         // SAFETY: the handler only stores to an atomic, which is async-signal-safe.

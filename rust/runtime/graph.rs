@@ -1,4 +1,4 @@
-//! Graphs: commands captured on a stream, and replayed on any stream of its device.
+//! Graphs: commands captured on a stream, and replayed on any stream of the same device.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use super::fork;
 use crate::cl::{Arg, Deferred};
 use crate::error::{Error, Result};
 
-/// The stages of a graph.
+/// The states of a graph.
 #[derive(Debug, Default)]
 enum State {
     #[default]
@@ -25,17 +25,17 @@ struct Captured {
     device: i32,
     mempool: MemPool,
     content: Content,
-    /// Streams that it has been replayed on, which may still use it.
+    /// Streams on which it has been replayed, which may still use it.
     streams: Vec<i64>,
 }
 
 thread_local! {
-    /// The graph that this thread replays. A wait for room in the queue may run the handler of a signal, which must not
-    /// wait for the graph's lock.
+    /// The graph that this thread replays. A wait for room in the queue may run a signal handler, which must not wait
+    /// for the graph's lock.
     static REPLAYING: Cell<*const Graph> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Puts back the graph that was replayed before.
+/// Restores the graph that was replayed before.
 struct Replaying(*const Graph);
 
 impl Replaying {
@@ -50,7 +50,7 @@ impl Drop for Replaying {
     }
 }
 
-/// A graph, as `torch.opencl.OpenCLGraph` and `torch.accelerator.Graph` have it.
+/// A graph: `torch.opencl.OpenCLGraph` and `torch.accelerator.Graph`.
 #[derive(Debug, Default)]
 pub struct Graph(Mutex<State>);
 
@@ -61,15 +61,16 @@ fn invalid<T>(text: &str) -> Result<T> {
 impl Graph {
     fn state(&self) -> Result<MutexGuard<'_, State>> {
         if std::ptr::eq(REPLAYING.get(), self) {
-            return invalid("the handler of a signal cannot use the graph that is being replayed.");
+            return invalid("a signal handler cannot use the graph that is being replayed.");
         }
         Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Begins to capture this thread's current stream of a device; `pool` is (0, 0) for a pool of its own.
+    /// Begins to capture this thread's current stream of a device; `pool` is (0, 0) for a separate pool.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for the default stream, for one that captures already, and for a graph that is not empty.
+    /// [`Error::Invalid`] for the default stream, for a stream that captures already, and for a graph that is not
+    /// empty.
     pub fn begin(&self, index: i32, pool: MemPool) -> Result<()> {
         let mut state = self.state()?;
         if !matches!(*state, State::Empty) {
@@ -85,7 +86,7 @@ impl Graph {
                  torch.opencl.graph(), or make another stream current.",
             );
         }
-        // Commands wait for the queue that the stream has; what is on its way is no part of the graph.
+        // Commands wait for their stream's queue; what is already enqueued is not part of the graph.
         stream.flush()?;
         let pool = if pool == MemPool::default() { new_mempool() } else { pool };
         let capture = Arc::new(Capture::new(index, stream.id(), pool, |index, handle| {
@@ -99,12 +100,12 @@ impl Graph {
     /// Ends the capture.
     ///
     /// # Errors
-    /// The first call that could not be recorded: the graph is empty then, as it is where no capture has begun.
+    /// The first call that could not be recorded; the graph is empty then, and also if no capture has begun.
     pub fn end(&self) -> Result<()> {
         let mut state = self.state()?;
         let State::Capturing(capture) = &*state else { return invalid("no capture of this graph has begun.") };
         if current_stream(capture.device)?.id() != capture.origin {
-            return invalid("a capture ends on the stream that it has begun on: make that the current one.");
+            return invalid("a capture must end on the stream on which it began: make that stream current.");
         }
         let (content, result) = capture.end();
         let (device, mempool) = (capture.device, capture.mempool);
@@ -114,11 +115,12 @@ impl Graph {
         Ok(())
     }
 
-    /// The generators that a replay draws from, in the order of [`Self::replay`]'s argument, with what keeps them: another
-    /// thread may reset the graph at any time.
+    /// The generators that a replay draws from, in the order of [`Self::replay`]'s argument, with the objects that keep
+    /// them alive: another thread may reset the graph at any time.
     ///
     /// # Errors
-    /// [`Error::Invalid`] in the handler of a signal that came during a replay of this graph; so do the other functions.
+    /// [`Error::Invalid`] in a signal handler that runs during a replay of this graph; this holds for the other
+    /// functions too.
     pub fn generators(&self) -> Result<(Vec<Drawn>, Vec<Kept>)> {
         match &*self.state()? {
             State::Captured(captured) => Ok((captured.content.generators.clone(), captured.content.kept.clone())),
@@ -126,10 +128,11 @@ impl Graph {
         }
     }
 
-    /// Enqueues the commands on this thread's current stream; `streams` has seed and first counter of each generator.
+    /// Enqueues the commands on this thread's current stream; `streams` has the seed and first counter of each
+    /// generator.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a graph that has not been captured, and inside a capture; else as the driver reports.
+    /// [`Error::Invalid`] for a graph that has not been captured, and during a capture; otherwise errors of the driver.
     pub fn replay(&self, streams: &[[u64; 2]]) -> Result<()> {
         let mut state = self.state()?;
         let State::Captured(captured) = &mut *state else {
@@ -167,7 +170,7 @@ impl Graph {
         stream.replay(context, &mut content.recording)
     }
 
-    /// Empties the graph. Waits for its replays, also in a destructor, which can raise nothing; ends its capture.
+    /// Empties the graph: ends its capture and waits for its replays, also in a destructor, which cannot raise.
     pub fn reset(&self) -> Result<()> {
         let _deferred = Deferred::new();
         let state = std::mem::take(&mut *self.state()?);
@@ -175,10 +178,11 @@ impl Graph {
             State::Empty => {}
             State::Capturing(capture) => drop(capture.end()),
             State::Captured(captured) => {
-                // Its kernels and buffers may go with it, and not every driver keeps them for what is enqueued.
+                // Its kernels and buffers may be released with it, and some drivers do not keep them alive for enqueued
+                // commands.
                 if let Ok(state) = device(captured.device).and_then(super::Device::state) {
                     for id in &captured.streams {
-                        // A failure is an earlier command's, and the next wait reports it.
+                        // The failure is that of an earlier command, and the next wait reports it.
                         let _ = state.stream(*id).and_then(super::Stream::synchronize);
                     }
                 }
@@ -187,7 +191,7 @@ impl Graph {
         Ok(())
     }
 
-    /// The pool that the graph's memory comes from.
+    /// The memory pool of the graph.
     pub fn mempool(&self) -> Result<MemPool> {
         match &*self.state()? {
             State::Empty => invalid("this graph has no memory pool before it is captured."),
@@ -196,7 +200,7 @@ impl Graph {
         }
     }
 
-    /// The kernels and sizes of its launches, as [`crate::cl::Recording::kernels`] gives them.
+    /// The kernels and sizes of its launches, in the format of [`crate::cl::Recording::kernels`].
     pub fn kernels(&self) -> Result<Vec<[usize; 8]>> {
         match &*self.state()? {
             State::Captured(captured) => Ok(captured.content.recording.kernels()),
@@ -216,11 +220,11 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         if fork::in_bad_fork() {
-            // The driver's objects are the parent's.
+            // The driver's objects belong to the parent.
             let state = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(std::mem::take(state));
         } else {
-            // Nothing that is replayed is dropped.
+            // A graph that is being replayed is not dropped.
             let _ = self.reset();
         }
     }

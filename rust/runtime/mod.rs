@@ -1,7 +1,7 @@
 //! The device runtime: registry, streams, events, memory.
 //!
-//! Ownership: a [`Device`] lives for the process and owns its context, its streams, its address space and the
-//! allocator of that space. A tensor owns an address; the allocator owns the buffer behind it.
+//! Ownership: a [`Device`] lives as long as the process and owns its context, its streams, its address space and the
+//! allocator of that space. A tensor owns an address; the allocator owns the buffer at that address.
 
 mod address;
 mod allocator;

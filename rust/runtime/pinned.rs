@@ -1,4 +1,4 @@
-//! Pinned host memory: buffers that the driver can copy from without a bounce, mapped for their whole life.
+//! Pinned host memory: buffers that the driver can copy from without a staging buffer, mapped as long as they live.
 //!
 //! Freed blocks are cached by size class, and reused only when the copies that used them have completed.
 
@@ -18,7 +18,7 @@ const MINIMUM: usize = 4096;
 
 #[derive(Debug)]
 struct Block {
-    /// Mapped for its whole life, in a context of this device.
+    /// Mapped as long as it lives, in a context of this device.
     buffer: Buffer,
     device: i32,
     size: usize,
@@ -51,7 +51,8 @@ pub fn allocate_pinned(size: usize) -> Result<usize> {
         Error::OutOfMemory(format!("OpenCL: cannot pin {class} bytes of host memory: {}", error.message()))
     })?;
     let queue = state.stream(0)?.queue(&state.context)?;
-    // Mapping comes after everything enqueued. A signal may end this wait, and not the other, which leaves nothing mapped.
+    // Mapping comes after everything enqueued. A signal may end this wait, but not the wait for the map, so that no
+    // buffer stays mapped.
     queue.finish()?;
     let _deferred = Deferred::new();
     let (pointer, mapped) = queue.map(buffer.handle(), 0, class, MapAccess::ReadWrite)?;
@@ -76,11 +77,11 @@ impl Block {
         Ok(true)
     }
 
-    /// Ends the mapping at `address`; the buffer goes with the block.
+    /// Ends the mapping at `address`; the buffer is released with the block.
     fn release(self, address: usize) -> Result<()> {
         let state = device(self.device)?.state()?;
         let queue = state.stream(0)?.queue(&state.context)?;
-        // SAFETY: the block was mapped there, and is in nobody's hands: neither a tensor's nor the cache's.
+        // SAFETY: the block was mapped there, and neither a tensor nor the cache uses it.
         let unmapped = unsafe { queue.unmap(self.buffer.handle(), address as *mut u8)? };
         queue.wait(&unmapped)
     }
@@ -111,7 +112,7 @@ impl Pinned {
 
 /// Returns pinned memory to the cache.
 pub fn free_pinned(address: usize) {
-    // In a forked child another thread of the parent may have held the lock for ever.
+    // In a forked child, a thread of the parent may have held the lock, which is then never released.
     if fork::in_bad_fork() {
         return;
     }
@@ -124,13 +125,14 @@ pub fn free_pinned(address: usize) {
     }
 }
 
-/// Gives cached blocks that no copy uses any more back to the driver.
+/// Releases cached blocks that no copy uses any more to the driver.
 pub fn empty_pinned_cache() -> Result<()> {
-    // As above.
+    // As in [`free_pinned`].
     if fork::in_bad_fork() {
         return Ok(());
     }
-    // Unmapping comes after everything enqueued. A signal may end this wait; the others are short, and hold the lock.
+    // Unmapping comes after everything enqueued. A signal may end this wait; the others are short, and are made with
+    // the lock held.
     for state in devices()?.iter().filter_map(Device::initialised) {
         state.stream(0)?.synchronize()?;
     }
@@ -173,7 +175,7 @@ pub fn reset_accumulated_host_stats() {
     pinned().get_or_insert_default().stats.reset_accumulated();
 }
 
-/// Notes that a stream's work so far uses the block around `address`.
+/// Records that a stream's work so far uses the block that contains `address`.
 pub fn record_pinned(address: usize, index: i32, stream: i64) -> Result<()> {
     let mut guard = pinned();
     if let Some(block) = guard.as_mut().and_then(|pool| pool.containing(address)) {

@@ -1,4 +1,4 @@
-//! Memory pools that users make, and the one that each thread allocates in.
+//! Memory pools that users create, and the pool in which each thread allocates.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,16 +10,16 @@ use super::capture::new_mempool;
 /// The options of a pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolOptions {
-    /// Gives its free buffers to other allocations where memory is short.
+    /// Gives its free buffers to other allocations when memory is short.
     pub use_on_oom: bool,
-    /// Keeps a buffer for one block at a time.
+    /// Uses a buffer for one block at a time.
     pub no_split: bool,
 }
 
 static OPEN: Mutex<BTreeMap<MemPool, PoolOptions>> = Mutex::new(BTreeMap::new());
 
 thread_local! {
-    /// The pools that the thread has entered, with the devices that each is for; the last one of a device counts.
+    /// The pools that the thread has entered, each with its device; the last pool of a device is used.
     static ENTERED: RefCell<Vec<(i32, MemPool)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -27,14 +27,14 @@ fn open() -> MutexGuard<'static, BTreeMap<MemPool, PoolOptions>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a pool.
+/// Creates a pool.
 pub fn open_pool(options: PoolOptions) -> MemPool {
     let pool = new_mempool();
     open().insert(pool, options);
     pool
 }
 
-/// Takes a pool from the open ones: its free buffers are no longer kept.
+/// Removes a pool from the open ones: its free buffers are no longer kept.
 pub(super) fn forget_pool(pool: MemPool) {
     open().remove(&pool);
 }
@@ -53,20 +53,20 @@ pub fn leave_pool(index: i32, pool: MemPool) {
     });
 }
 
-/// The pool that the calling thread allocates in.
+/// The pool in which the calling thread allocates.
 pub(super) fn active_pool(index: i32) -> MemPool {
-    // A thread that is ending has no list any more.
+    // A thread that is exiting no longer has the list.
     let last = ENTERED.try_with(|entered| entered.borrow().iter().rfind(|(device, _)| *device == index).copied());
     last.ok().flatten().map_or_else(MemPool::default, |(_, pool)| pool)
 }
 
-/// Returns true for a pool whose free buffers are kept.
+/// Returns true for an open pool, whose free buffers are kept.
 pub(super) fn is_open(pool: MemPool) -> bool {
     options(pool).is_some()
 }
 
 /// The options of an open pool; `None` for all others.
 pub(super) fn options(pool: MemPool) -> Option<PoolOptions> {
-    // Most allocations are in no pool, and take no lock.
+    // Most allocations are in no pool, and need no lock.
     (pool != MemPool::default()).then(|| open().get(&pool).copied()).flatten()
 }

@@ -1,10 +1,10 @@
-//! Traces for profilers: commands with their device, their stream, and the host's time.
+//! Traces for profilers: commands with their device, their stream, and times of the host's clock.
 
 use super::device::{devices, DeviceState};
 use crate::cl::{self, Deferred, TracedCommand};
 use crate::error::Result;
 
-/// Markers that the clocks are compared by: the host is told late, and the earliest counts.
+/// Markers with which the clocks are compared: the host sees a completion late, so the smallest difference is used.
 const CLOCK_READINGS: usize = 8;
 
 /// A traced command; its times are nanoseconds since 1970, by the host's clock.
@@ -14,11 +14,11 @@ pub struct ProfiledCommand {
     pub device: i32,
     /// Id of the stream.
     pub stream: i64,
-    /// When the device began.
+    /// Start on the device.
     pub start: i64,
-    /// When it was done.
+    /// End on the device.
     pub end: i64,
-    /// The command as it was traced.
+    /// The traced command.
     pub command: TracedCommand,
 }
 
@@ -27,16 +27,16 @@ pub fn start_profile() {
     cl::start_trace();
 }
 
-/// Ends the trace, waits for what it has, and returns that.
+/// Ends the trace, waits for its commands, and returns them.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors of the driver.
 pub fn stop_profile() -> Result<Vec<ProfiledCommand>> {
-    // Its caller, PyTorch's profiler, takes no exception.
+    // Its caller, PyTorch's profiler, cannot handle an exception.
     let _deferred = Deferred::new();
     cl::stop_trace();
     let queues = queues_of_trace();
-    // Also after an error: each command keeps memory of the driver's.
+    // Also after an error: each traced command keeps memory of the driver.
     let commands = cl::take_trace();
     let queues = queues?;
     let located = |command: TracedCommand| {
@@ -48,7 +48,7 @@ pub fn stop_profile() -> Result<Vec<ProfiledCommand>> {
     Ok(commands.into_iter().filter_map(located).collect())
 }
 
-/// The queues as traces know them, each with its device, its stream and the difference of their clocks. Waits for them.
+/// The queues of a trace, each with its device, its stream and the difference of the clocks. Waits for them.
 fn queues_of_trace() -> Result<Vec<(usize, i32, i64, i64)>> {
     let mut queues = Vec::new();
     for device in devices()? {

@@ -1,22 +1,22 @@
-//! Which devices there are for the user, and in which order: `TORCH_OPENCL_DEVICES`.
+//! The devices that the user sees, and their order: `TORCH_OPENCL_DEVICES`.
 
 use std::env::{self, VarError};
 
 use crate::cl::{DeviceInfo, DeviceType};
 use crate::error::{Error, Result};
 
-/// The devices that the user asks for, if there is such a wish.
+/// The value of `TORCH_OPENCL_DEVICES`, if it is set.
 pub(super) fn device_filter() -> Result<Option<String>> {
     match env::var("TORCH_OPENCL_DEVICES") {
         Ok(filter) => Ok(Some(filter)),
         Err(VarError::NotPresent) => Ok(None),
         Err(VarError::NotUnicode(raw)) => {
-            Err(Error::NoDevice(format!("TORCH_OPENCL_DEVICES={} is not text in UTF-8.", raw.to_string_lossy())))
+            Err(Error::NoDevice(format!("TORCH_OPENCL_DEVICES={} is not valid UTF-8.", raw.to_string_lossy())))
         }
     }
 }
 
-/// GPUs first, CPUs last, drivers' order within; then what the filter names, in its order.
+/// GPUs first, CPUs last, in the order of the drivers; then the entries of the filter, in its order.
 ///
 /// The filter is a comma-separated list of indices into that order, of types (`gpu`, `cpu`, `accelerator`), or of
 /// parts of a device's or platform's name. As with `CUDA_VISIBLE_DEVICES`, an unknown entry ends the list.

@@ -1,4 +1,4 @@
-//! Small calls: where a device is the CPU and has nothing to do, the host computes them sooner than a kernel is enqueued.
+//! Small calls: on CPU devices, ATen's CPU function on idle memory takes less time than enqueueing a kernel.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,13 +7,13 @@ use super::current::current_stream;
 use super::device::device_of_address;
 use crate::error::{Error, Result};
 
-/// The variable that gives the choice a process starts with.
+/// The variable with the initial choice of a process.
 const VARIABLE: &str = "TORCH_OPENCL_SMALL_CALLS";
 
-/// Who computes small calls.
+/// The implementation of small calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmallCalls {
-    /// ATen's functions for the CPU where the device is the CPU and has nothing to do, else kernels.
+    /// ATen's CPU functions if the device is a CPU and idle, otherwise kernels.
     Host,
     /// Kernels.
     Kernels,
@@ -22,7 +22,7 @@ pub enum SmallCalls {
 impl SmallCalls {
     const ALL: [Self; 2] = [Self::Host, Self::Kernels];
 
-    /// The name that users give it.
+    /// Its name in the user's interface.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -35,7 +35,7 @@ impl SmallCalls {
     }
 }
 
-/// Index in [`SmallCalls::ALL`] plus one; 0 before the first question. Not a lock: every small call reads it.
+/// Index in [`SmallCalls::ALL`] plus one; 0 before the first use. Not a lock, as every small call reads it.
 static CHOSEN: AtomicUsize = AtomicUsize::new(0);
 
 fn store(choice: SmallCalls) {
@@ -43,10 +43,10 @@ fn store(choice: SmallCalls) {
     CHOSEN.store(position.map_or(0, |position| position + 1), Ordering::Relaxed);
 }
 
-/// The choice: the last one of the user, else `TORCH_OPENCL_SMALL_CALLS`, else the host.
+/// The choice: the user's last one, otherwise `TORCH_OPENCL_SMALL_CALLS`, otherwise the host.
 ///
 /// # Errors
-/// [`Error::Invalid`] when the variable names none.
+/// [`Error::Invalid`] if the variable has another value.
 pub fn small_calls() -> Result<SmallCalls> {
     let chosen = CHOSEN.load(Ordering::Relaxed).checked_sub(1).and_then(|position| SmallCalls::ALL.get(position));
     if let Some(choice) = chosen {
@@ -61,10 +61,10 @@ pub fn small_calls() -> Result<SmallCalls> {
     Ok(choice)
 }
 
-/// Makes a choice for this process.
+/// Sets the choice for this process.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a name that is none.
+/// [`Error::Invalid`] for an unknown name.
 pub fn set_small_calls(name: &str) -> Result<()> {
     let choice = SmallCalls::named(name).ok_or_else(|| {
         Error::Invalid(format!("OpenCL: small calls are computed by 'host' or by 'kernels', not by '{name}'"))
@@ -73,12 +73,12 @@ pub fn set_small_calls(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Replaces addresses of one device by those that the host has the memory at, if the host may use it now: the device is
-/// the CPU and shares memory without mapping it, and all that the current stream was given is known to have completed.
-/// Returns false, and leaves the addresses in no particular state, otherwise.
+/// Replaces addresses of one device by host addresses of the same memory, if the host may use it now: the device is a
+/// CPU and shares memory without mapping, and all work of the current stream is known to have completed. Otherwise
+/// returns false, with the addresses in an unspecified state.
 ///
-/// Whether a stream is known to be idle is a matter of the program, not of time: a thread learns it by waiting. A program
-/// of one thread therefore has its calls computed by the same functions each time.
+/// A stream is known to be idle only after a thread has waited for it, which depends on the program and not on timing.
+/// A single-threaded program therefore has its calls computed by the same functions in each run.
 pub fn to_host_if_idle(addresses: &mut [usize]) -> bool {
     let Some(first) = addresses.first() else { return false };
     if small_calls() != Ok(SmallCalls::Host) {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_no_device_is_not_the_hosts() {
+    fn memory_outside_devices_is_not_replaced() {
         assert!(!to_host_if_idle(&mut [0x10]));
         assert!(!to_host_if_idle(&mut []));
     }

@@ -9,20 +9,20 @@ pub struct SegmentView {
     pub address: usize,
     /// Stream and pool whose tensors it serves.
     pub owner: Owner,
-    /// The pool, of small or of large blocks.
+    /// Small or large blocks.
     pub pool: Pool,
-    /// Its blocks by address; together they are the segment.
+    /// Its blocks by address; together they fill the segment.
     pub blocks: Vec<BlockView>,
 }
 
-/// A stretch of a segment.
+/// A contiguous range of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockView {
     /// Start of its address range.
     pub address: usize,
     /// Bytes.
     pub size: usize,
-    /// Bytes that were asked for; 0 where no tensor owns it.
+    /// Bytes requested; 0 if no tensor owns it.
     pub requested: usize,
     /// Its owner.
     pub state: BlockState,
@@ -33,14 +33,14 @@ pub struct BlockView {
 pub enum BlockState {
     /// A tensor.
     Allocated,
-    /// Nobody, but another stream's work may still use it.
+    /// None, but another stream's work may still use it.
     PendingFree,
     /// The cache.
     Free,
 }
 
 impl BlockState {
-    /// The name that `torch.cuda.memory_snapshot` gives it.
+    /// Its name in `torch.cuda.memory_snapshot`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Allocated => "active_allocated",
@@ -63,7 +63,7 @@ impl BlockView {
 }
 
 impl SegmentView {
-    /// Bytes of the blocks for which `counts` holds.
+    /// Bytes of the blocks for which `counts` returns true.
     pub fn bytes(&self, counts: impl Fn(&BlockView) -> bool) -> usize {
         self.blocks.iter().filter(|block| counts(block)).map(|block| block.size).sum()
     }

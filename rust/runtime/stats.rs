@@ -1,15 +1,15 @@
-//! Memory statistics, with the meaning that `torch.cuda.memory_stats` and `host_memory_stats` give them.
+//! Memory statistics, with the meaning of `torch.cuda.memory_stats` and `host_memory_stats`.
 
-/// A figure that rises and falls.
+/// A value that rises and falls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Value now.
+    /// Current value.
     pub current: i64,
-    /// Highest value since the last reset of peaks.
+    /// Highest value since the peaks were last reset.
     pub peak: i64,
-    /// Sum of all rises since the last reset of totals.
+    /// Sum of all increases since the totals were last reset.
     pub allocated: i64,
-    /// Sum of all falls since the last reset of totals.
+    /// Sum of all decreases since the totals were last reset.
     pub freed: i64,
 }
 
@@ -69,7 +69,7 @@ pub struct MemoryStats {
 }
 
 impl MemoryStats {
-    /// Every [`Stat`] with the name PyTorch gives it.
+    /// Every [`Stat`] with its name in PyTorch.
     pub fn named(&self) -> [(&'static str, Stat); 9] {
         [
             ("allocation", self.allocation),
@@ -127,7 +127,7 @@ pub struct HostMemoryStats {
 }
 
 impl HostMemoryStats {
-    /// Every [`Stat`] with the name PyTorch gives it.
+    /// Every [`Stat`] with its name in PyTorch.
     pub fn named(&self) -> [(&'static str, Stat); 4] {
         [
             ("allocations", self.allocations),

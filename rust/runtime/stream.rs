@@ -1,4 +1,4 @@
-//! Streams: in-order queues from a fixed pool per device.
+//! Streams: in-order queues, of which each device has a fixed pool.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use super::faults::{BadIndexRecord, Faults, Launched};
 use crate::cl::{Arg, Context, Event, Grid, Kernel, MemHandle, Queue, Read, Recording, Start};
 use crate::error::Result;
 
-/// Streams of the pool, besides the default stream; the pool is handed out round robin.
+/// Streams of the pool, without the default stream; they are handed out round robin.
 pub const POOL_STREAMS: i64 = 32;
 
-/// Longest time that a driver needs to complete a marker with nothing before it.
+/// Longest time that a driver needs to complete a marker without commands before it.
 const MARKER_TIME: Duration = Duration::from_micros(500);
 
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
@@ -23,18 +23,18 @@ pub fn launch_count() -> u64 {
     LAUNCHES.load(Ordering::Relaxed)
 }
 
-/// One in-order queue of a device; the queue is made on first use.
+/// An in-order queue of a device; the queue is created on first use.
 #[derive(Debug)]
 pub struct Stream {
     device: i32,
     id: i64,
     queue: OnceLock<Result<Queue>>,
-    /// The marker that was last asked about.
+    /// The marker that was last queried.
     probe: Mutex<Option<Event>>,
     faults: Faults,
     /// The capture that records its commands.
     capture: Mutex<Option<Arc<Capture>>>,
-    /// True where there is one: launches ask for nothing else.
+    /// True if `capture` is set, so that launches need no lock.
     is_capturing: AtomicBool,
 }
 
@@ -51,7 +51,7 @@ impl Stream {
         }
     }
 
-    /// A stream over a queue that there is.
+    /// A stream of an existing queue.
     pub(super) fn of_queue(device: i32, id: i64, queue: Queue) -> Self {
         Self { queue: OnceLock::from(Ok(queue)), ..Self::new(device, id) }
     }
@@ -66,7 +66,7 @@ impl Stream {
         self.id
     }
 
-    /// The capture that records its commands, if one does.
+    /// The capture that records its commands, if there is one.
     pub fn capture(&self) -> Option<Arc<Capture>> {
         if !self.is_capturing.load(Ordering::Acquire) {
             return None;
@@ -80,14 +80,14 @@ impl Stream {
         *slot = capture;
     }
 
-    /// Keeps something as long as the graph that is being captured, if one is, may use it.
+    /// Keeps a value alive as long as the graph that is being captured, if there is one, may use it.
     pub fn keep<T: Any + Send + Sync>(&self, value: &Arc<T>) {
         if let Some(capture) = self.capture() {
             capture.keep(Arc::clone(value) as Arc<dyn Any + Send + Sync>);
         }
     }
 
-    /// The queue, for commands that no graph holds, and to wait for.
+    /// The queue, for commands that no graph holds, and for waits.
     ///
     /// # Errors
     /// [`crate::error::Error::Invalid`] during a capture.
@@ -99,7 +99,7 @@ impl Stream {
     /// Refuses a call during a capture.
     ///
     /// # Errors
-    /// [`crate::error::Error::Invalid`] then; the capture is spoilt.
+    /// [`crate::error::Error::Invalid`] during a capture, which it invalidates.
     pub fn refuse_capture(&self, what: &str) -> Result<()> {
         self.capture().map_or(Ok(()), |capture| Err(capture.refuse(what)))
     }
@@ -124,7 +124,7 @@ impl Stream {
         self.used_queue().map(Queue::trace_id)
     }
 
-    /// The queue, if anything was ever enqueued.
+    /// The queue, if one was ever created.
     fn used_queue(&self) -> Option<&Queue> {
         self.queue.get().and_then(|queue| queue.as_ref().ok())
     }
@@ -146,7 +146,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Copies between two buffers of the context, each with the byte where its range starts.
+    /// Copies between two buffers of the context, each given with the offset of its range in bytes.
     pub fn copy(
         &self,
         context: &Context,
@@ -160,7 +160,7 @@ impl Stream {
         }
     }
 
-    /// Fills a range with a pattern of 1, 2, 4, 8 or 16 bytes, to which offset and size must be aligned.
+    /// Fills a range with a pattern of 1, 2, 4, 8 or 16 bytes; offset and size must be multiples of the pattern's size.
     pub fn fill(&self, context: &Context, target: MemHandle, offset: usize, pattern: &[u8], size: usize) -> Result<()> {
         match self.capture() {
             Some(capture) => capture.fill(target, offset, pattern, size),
@@ -168,7 +168,7 @@ impl Stream {
         }
     }
 
-    /// Writes to a buffer now, whether the stream captures or not. Blocks.
+    /// Writes to a buffer immediately, even if the stream captures. Blocks.
     pub fn write_outside(&self, context: &Context, memory: MemHandle, offset: usize, source: &[u8]) -> Result<()> {
         let queue = self.own_queue(context)?;
         // SAFETY: the slice is borrowed during the call.
@@ -187,18 +187,18 @@ impl Stream {
         self.used_queue().map_or(Ok(()), Queue::flush)
     }
 
-    /// Blocks until the stream has nothing left to do; what a capture records has no part in that.
+    /// Blocks until the stream is idle; commands that a capture records do not count.
     pub fn synchronize(&self) -> Result<()> {
         self.used_queue().map_or(Ok(()), Queue::finish)
     }
 
-    /// The record in which the next kernel may report bad input; [`Self::raise_faults`] raises it.
+    /// The record in which the next kernel may report bad input; [`Self::raise_faults`] raises the error.
     pub fn fault_record(&self, context: &Context) -> Result<MemHandle> {
         self.faults.arm(context, self.own_queue(context)?)
     }
 
-    /// Copies from a buffer to the host, behind everything enqueued before, and raises the faults of the stream's
-    /// kernels. Blocks, but once.
+    /// Copies from a buffer to the host, after everything enqueued before, and raises the faults of the stream's
+    /// kernels. Blocks once for both.
     ///
     /// # Safety
     /// The target is writable for as many bytes, and nothing else uses it during the call.
@@ -207,8 +207,8 @@ impl Stream {
         unsafe { self.faults.read_with(self.queue(context)?, read) }
     }
 
-    /// Raises the faults that kernels of the stream recorded since the last call. Waits for them if there were some:
-    /// for callers that wait for the stream anyway.
+    /// Raises the faults that kernels of the stream recorded since the last call. Waits for the kernels that may have
+    /// recorded some: for callers that wait for the stream anyway.
     pub fn raise_faults(&self, launched: Launched) -> Result<()> {
         self.used_queue().map_or(Ok(()), |queue| self.faults.raise(queue, launched))
     }
@@ -223,18 +223,18 @@ impl Stream {
         self.faults.take_index_record(context, self.queue(context)?)
     }
 
-    /// Returns true if the host may use memory of the stream's tensors now, without a command: it is shared, no graph is
-    /// captured, and everything enqueued is known to have completed.
+    /// Returns true if the host may use memory of the stream's tensors now, without a command: it is shared, no graph
+    /// is captured, and everything enqueued is known to have completed.
     pub fn is_open_to_host(&self, context: &Context) -> bool {
         context.shares_memory()
             && !self.is_capturing.load(Ordering::Acquire)
             && self.own_queue(context).is_ok_and(Queue::is_known_idle)
     }
 
-    /// Returns true if the stream has nothing left to do.
+    /// Returns true if the stream is idle.
     ///
-    /// A marker completes a little later than the commands before it, so each stretch of work gets one marker,
-    /// not each question.
+    /// A marker completes a little later than the commands before it, so each batch of work gets one marker, not each
+    /// query.
     pub fn is_idle(&self) -> Result<bool> {
         let Some(queue) = self.used_queue() else { return Ok(true) };
         if queue.is_known_idle() {
@@ -251,7 +251,8 @@ impl Stream {
         };
         let mut complete = queue.is_complete(&marker)?;
         if queue.has_other_users() {
-            // Commands of others since an earlier marker are not counted: only a new one tells, if it is given time.
+            // An earlier marker does not cover later commands of other code: a new one is needed, and time for it to
+            // complete.
             let asked = Instant::now();
             while !complete && asked.elapsed() < MARKER_TIME {
                 std::thread::yield_now();

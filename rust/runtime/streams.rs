@@ -1,4 +1,4 @@
-//! The streams of a device: a fixed number of our own, and those whose queues other code has made.
+//! The streams of a device: a fixed number of our own, and one for each queue of other code.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -9,7 +9,7 @@ use crate::cl::Queue;
 pub(super) struct Streams {
     device: i32,
     own: Vec<Stream>,
-    /// Never freed, as a tensor or an event may name a stream at any time; one for each queue.
+    /// Never freed, as a tensor or an event may refer to a stream at any time; one for each queue.
     adopted: RwLock<Vec<&'static Stream>>,
 }
 
@@ -19,18 +19,18 @@ impl Streams {
         Self { device, own, adopted: RwLock::default() }
     }
 
-    /// The stream of an id: 0 is the default stream.
+    /// The stream with an id: 0 is the default stream.
     pub fn get(&self, id: i64) -> Option<&Stream> {
         let index = usize::try_from(id).ok()?;
         self.own.get(index).or_else(|| self.adopted().get(index - self.own.len()).copied())
     }
 
-    /// All of them.
+    /// All streams.
     pub fn all(&self) -> impl Iterator<Item = &Stream> {
         self.own.iter().chain(self.adopted())
     }
 
-    /// The id of the stream of a queue, which may be one that we have lent.
+    /// The id of a queue's stream; the queue may be one that we have lent to other code.
     pub fn adopt(&self, queue: Queue) -> i64 {
         let mut adopted = self.adopted.write().unwrap_or_else(PoisonError::into_inner);
         let mut known = self.own.iter().chain(adopted.iter().copied());

@@ -10,19 +10,19 @@ use super::waits::before_wait;
 use crate::cl::{Deferred, Event, MapAccess, MemHandle, Queue, Read, Start};
 use crate::error::Result;
 
-/// Host memory that a copy between two devices passes through, a piece at a time.
+/// Host memory for copies between two devices, which are made in pieces of this size.
 const STAGING: usize = 32 << 20;
 
 /// Copies `size` bytes from the host on the current stream of the target's device.
 ///
-/// Returns once `source` may be changed again, unless `non_blocking` is set and `source` is pinned memory.
+/// Returns when `source` may be changed again, unless `non_blocking` is set and `source` is pinned memory.
 ///
 /// # Safety
 /// `source` holds `size` readable bytes.
 pub unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize, non_blocking: bool) -> Result<()> {
     let device = device_of_address(target)?;
     // SAFETY: the caller's promise.
-    if unsafe { record_number(device, target, source, size)? } {
+    if unsafe { record_scalar(device, target, source, size)? } {
         return Ok(());
     }
     let (queue, stream) = queue_of(device)?;
@@ -42,12 +42,12 @@ pub unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize,
     pinned::record_pinned(source as usize, device.index, stream)
 }
 
-/// Records a number of the host's, by its value, where a graph is captured: a scalar that an operator wants on the device.
-/// Returns true if it has.
+/// Records a copy from the host by its value while a graph is captured: for scalars that an operator needs on the
+/// device. Returns true if it did.
 ///
 /// # Safety
 /// `source` holds `size` readable bytes.
-unsafe fn record_number(device: &'static Device, target: usize, source: *const u8, size: usize) -> Result<bool> {
+unsafe fn record_scalar(device: &'static Device, target: usize, source: *const u8, size: usize) -> Result<bool> {
     let stream = current_stream(device.index)?;
     if stream.capture().is_none() || !matches!(size, 1 | 2 | 4 | 8 | 16) {
         return Ok(false);
@@ -124,7 +124,7 @@ fn queue_of(device: &'static Device) -> Result<(&'static Queue, i64)> {
 #[derive(Clone, Copy, Debug)]
 pub struct Mapping {
     device: i32,
-    /// The buffer to unmap; `None` where host and device share it.
+    /// The buffer to unmap; `None` if host and device share it.
     memory: Option<MemHandle>,
     pointer: usize,
 }
@@ -143,17 +143,17 @@ pub struct Range {
     pub address: usize,
     /// Bytes.
     pub size: usize,
-    /// True where the host writes there.
+    /// True if the host writes there.
     pub writable: bool,
 }
 
-/// Held while ranges are mapped or unmapped; with the last unmapping, which is waited for before the next call.
+/// Held while ranges are mapped or unmapped. It contains the last unmapping, which is waited for before the next call.
 ///
-/// PoCL 3.1 knows mappings by their pointers: where a range is mapped while another mapping of it is being unmapped,
-/// the driver may free what the call is about to return.
+/// PoCL 3.1 identifies mappings by their pointers: if a range is mapped while another mapping of it is being unmapped,
+/// the driver may free the memory that the call is about to return.
 static MAPPING: Mutex<Option<Last>> = Mutex::new(None);
 
-/// The last of some commands in a queue, which are in order: once it has completed all have.
+/// The last of several commands in an in-order queue: when it has completed, all have.
 struct Last(&'static Queue, Event);
 
 impl Last {
@@ -168,7 +168,7 @@ fn mapping() -> Result<MutexGuard<'static, Option<Last>>> {
     Ok(guard)
 }
 
-/// Maps ranges of one device for the host, behind all work of the current stream, and raises the faults of its kernels.
+/// Maps ranges of one device for the host, after all work of the current stream, and raises the faults of its kernels.
 /// Waits once for all of them.
 pub fn map_all(ranges: &[Range]) -> Result<Vec<Mapping>> {
     let Some(first) = ranges.first() else { return Ok(Vec::new()) };
@@ -178,21 +178,21 @@ pub fn map_all(ranges: &[Range]) -> Result<Vec<Mapping>> {
     if let Some(shared) = find_shared(device, ranges)? {
         return Ok(shared);
     }
-    // A signal may end this wait. The ones for the mappings are short, and may not be interrupted: there is a lock, and
-    // the memory would stay mapped.
+    // A signal may end this wait. The waits for the mappings are short, and must not be interrupted: they are made with
+    // a lock held, and the memory would stay mapped.
     queue_of(device)?.0.finish()?;
     let _deferred = Deferred::new();
     let mut guard = mapping()?;
     let mut mappings = Vec::with_capacity(ranges.len());
     if let Err(error) = enqueue_maps(device, ranges, &mut mappings) {
-        // SAFETY: nobody has been told of these mappings. Of two errors the first is the one to report.
+        // SAFETY: the mappings have not been returned to a caller. If both calls fail, the first error is reported.
         *guard = unsafe { enqueue_unmaps(&mappings) }.ok().flatten();
         return Err(error);
     }
     Ok(mappings)
 }
 
-/// Ranges of memory that host and device share, behind all work of the current stream; `None` where they do not.
+/// Ranges of memory that host and device share, after all work of the current stream; `None` if they do not share it.
 fn find_shared(device: &'static Device, ranges: &[Range]) -> Result<Option<Vec<Mapping>>> {
     let queue = queue_of(device)?.0;
     let mut found = Vec::with_capacity(ranges.len());
@@ -218,8 +218,9 @@ fn enqueue_maps(device: &'static Device, ranges: &[Range], mappings: &mut Vec<Ma
     last.map_or(Ok(()), Last::wait)
 }
 
-/// Gives mapped ranges back to their device, which has them when the current stream comes to it. Not waiting for that
-/// makes a chain of matmuls on the host and kernels of order 256 a sixth faster (386 us a link, not 463; PoCL, Xeon).
+/// Returns mapped ranges to their device, for commands enqueued later on the current stream. Not waiting for the
+/// unmapping makes a chain of matmuls on the host and kernels of order 256 a sixth faster (386 us a link, not 463;
+/// PoCL, Xeon).
 ///
 /// # Safety
 /// Nothing uses the host addresses afterwards.

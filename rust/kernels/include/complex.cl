@@ -1,10 +1,10 @@
-// Functions of complex numbers, which OpenCL C does not know. A T is the pair of its parts; C(x) is x as a T.
+// Functions of complex numbers, which OpenCL C lacks. A T is the pair of real and imaginary part; C(x) is x as a T.
 
 #ifdef IS_COMPLEX
 static inline T conjugate(T z) { return (T)(z.x, -z.y); }
 
-// Each product rounded before they are added, as the CPU does: fused, z * conj(z) is not real, and an overflow of one
-// product hides the other's.
+// Each product is rounded before they are added, as on the CPU: with fused operations, z * conj(z) is not real, and an
+// overflow of one product hides that of the other.
 static inline T times(T a, T b) {
 #pragma OPENCL FP_CONTRACT OFF
   return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
@@ -12,8 +12,8 @@ static inline T times(T a, T b) {
 static inline T times_i(T z) { return (T)(-z.y, z.x); }
 static inline T over_i(T z) { return (T)(z.y, -z.x); }
 
-// With large and small numbers scaled by powers of two, whose squares would overflow or vanish: hypot takes ten times as
-// long with some drivers.
+// Large and small numbers, whose squares would overflow or vanish, are scaled by powers of two: hypot takes ten times
+// as long with some drivers.
 #ifdef CLASS_C
 #define SQUARES_FROM LIT(0x1p-40)
 #define SQUARES_TO LIT(0x1p60)
@@ -33,8 +33,8 @@ static inline T magnitude(T z) {
 }
 static inline T phase(T z) { return (T)(atan2(z.y, z.x), 0); }
 
-// By the ratio of the divisor's parts, so that no square overflows (R. L. Smith, 1962), and by a reciprocal, as the CPU
-// rounds.
+// Uses the ratio of the divisor's parts, so that no square overflows (R. L. Smith, 1962), and a reciprocal, for the
+// same rounding as on the CPU.
 static inline T over(T a, T b) {
   if (b.x == 0 && b.y == 0) return a / fabs(b.x);
   if (fabs(b.x) >= fabs(b.y)) {
@@ -45,7 +45,7 @@ static inline T over(T a, T b) {
   return (T)(a.x * ratio + a.y, a.y * ratio - a.x) * (1 / (b.x * ratio + b.y));
 }
 
-// Past this exp is split into two factors: a small sine may bring the product back where exp alone overflows.
+// Above this, exp is split into two factors: a small sine may make the product finite when exp alone overflows.
 #ifdef CLASS_C
 #define EXP_SPLIT 80
 #define EXP_OF_SPLIT LIT(5.54062238439351e34)
@@ -57,7 +57,7 @@ static inline T exp_times(TR x, T direction) {
   return x > EXP_SPLIT ? exp(x - EXP_SPLIT) * direction * EXP_OF_SPLIT : exp(x) * direction;
 }
 
-// Where a part is infinite or zero these have the values of C99 (annex G), as the CPU's have.
+// If a part is infinite or zero, these have the values of C99 (annex G), as on the CPU.
 static inline T complex_exp(T z) {
   if (z.y == 0) return (T)(exp(z.x), z.y);
   if (isinf(z.x) && !isfinite(z.y)) return z.x < 0 ? C(0) : (T)(INFINITY, NAN);
@@ -97,7 +97,7 @@ static inline T complex_cosh(T z) {
   return exp_times(fabs(z.x), (T)(LIT(0.5) * c, copysign(LIT(0.5), z.x) * s));
 }
 static inline T complex_tanh(T z) {
-  // Past 20 tanh is 1 in every digit, and cosh would soon overflow.
+  // Above 20 tanh is 1 in every digit, and cosh would soon overflow.
   if (fabs(z.x) > 20) {
     if (isinf(z.x) && !isfinite(z.y)) return (T)(copysign((TR)1, z.x), 0);
     return (T)(isfinite(z.y) ? copysign((TR)1, z.x) : (TR)NAN, 4 * exp(-2 * fabs(z.x)) * cos(z.y) * sin(z.y));
@@ -106,14 +106,14 @@ static inline T complex_tanh(T z) {
   if (z.x == 0) return (T)(z.x, tan(z.y));
   return over(complex_sinh(z), complex_cosh(z));
 }
-// sin(z) = sinh(iz) / i, and tan likewise; cos(z) = cosh(iz).
+// sin(z) = sinh(iz) / i, and the same for tan; cos(z) = cosh(iz).
 static inline T complex_sin(T z) { return over_i(complex_sinh(times_i(z))); }
 static inline T complex_cos(T z) { return complex_cosh(times_i(z)); }
 static inline T complex_tan(T z) { return over_i(complex_tanh(times_i(z))); }
 
 static inline T sigmoid(T z) { return over(C(1), C(1) + complex_exp(-z)); }
 
-// A large exponent or angle leaves few digits behind its point: in double where the device has it.
+// A large exponent or angle leaves few fractional digits, so it is computed in double if the device has it.
 #ifdef HAS_FP64
 typedef double TE;
 #else
@@ -126,7 +126,7 @@ static inline T power(T a, T b) {
   TE angle = atan2((TE)a.y, (TE)a.x);
   TE exponent = b.x * length - b.y * angle, turn = b.x * angle + b.y * length;
   TE growth = exp(exponent);
-  // As complex_exp returns there.
+  // As complex_exp returns in this case.
   if (turn == 0) return (T)((TR)growth, (TR)turn);
   if (isinf(exponent) && !isfinite(turn)) return exponent < 0 ? C(0) : (T)(INFINITY, NAN);
   return (T)((TR)(growth * cos(turn)), (TR)(growth * sin(turn)));
@@ -150,14 +150,14 @@ static inline T complex_sign(T z) {
   return r == 0 ? C(0) : z / r;
 }
 
-// Without the digits that 1 + z and exp(z) - 1 lose of a small z.
+// Keeps the digits that 1 + z and exp(z) - 1 lose for a small z.
 static inline T complex_log1p(T z) {
   TR angle = atan2(z.y, 1 + z.x);
   if (!(fabs(z.x) + fabs(z.y) <= LIT(0.5))) return (T)(log_magnitude((T)(1 + z.x, z.y)), angle);
   return (T)(log1p(z.x * (2 + z.x) + z.y * z.y) / 2, angle);
 }
-// log(exp(x) + exp(y)) from the operand of the greater real part. The angle of exp(-inf) is not known: x and y that both
-// have it there stay as they are; of two that are infinite the sum itself decides.
+// log(exp(x) + exp(y)), computed from the operand with the greater real part. The angle of exp(-inf) is unknown: equal
+// operands with that real part are returned unchanged; for two infinite operands the sum itself decides.
 static inline T complex_log_add_exp(T x, T y) {
   if (isnan(x.x) || isnan(x.y) || isnan(y.x) || isnan(y.y)) return (T)(NAN, NAN);
   T low = x.x < y.x ? x : y, high = x.x < y.x ? y : x;
@@ -170,8 +170,8 @@ static inline T complex_expm1(T z) {
 }
 
 // Inverse functions after W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987): signs of zeros choose the
-// side of a cut, so 1 - z and 1 + z are written out by parts. Large numbers, beside which 1 is lost, and infinite ones
-// take the limits, log(2 |z|) and the angle of z: they give the values of C99 (annex G).
+// side of a cut, so 1 - z and 1 + z are computed part by part. Large numbers, relative to which 1 is lost, and infinite
+// ones use the limits, log(2 |z|) and the angle of z: they give the values of C99 (annex G).
 #ifdef CLASS_C
 #define LOSES_ONE LIT(0x1p24)
 #else
@@ -205,12 +205,12 @@ static inline T complex_atanh(T z) {
   if (isinf(z.x) || isinf(z.y)) return (T)(copysign((TR)0, z.x), isnan(z.y) ? z.y : copysign(HALF_PI, z.y));
   if (is_large(z) && !isnan(z.x) && !isnan(z.y)) return (T)(over(C(1), z).x, copysign(HALF_PI, z.y));
   TR gap = 1 - fabs(z.x), squares = z.y * z.y, apart = fmax(fabs(gap), fabs(z.y));
-  // Beside the poles the squares vanish.
+  // Close to the poles the squares vanish.
   TR size = apart < LIT(0x1p-30) ? LIT(0.34657359027997264) - log(hypot(gap, z.y)) / 2
                                  : log1p(4 * fabs(z.x) / (gap * gap + squares)) / 4;
   return (T)(copysign(size, z.x), atan2(2 * z.y, gap * (1 + fabs(z.x)) - squares) / 2);
 }
-// asinh(z) = asin(iz) / i, and atan likewise.
+// asinh(z) = asin(iz) / i, and the same for atan.
 static inline T complex_asinh(T z) { return over_i(complex_asin(times_i(z))); }
 static inline T complex_atan(T z) { return over_i(complex_atanh(times_i(z))); }
 

@@ -1,12 +1,13 @@
-// Exponentials, logarithms, sines and the like of float, for vectors with lanes of any magnitude.
+// Exponentials, logarithms, sines and similar functions of float, for vectors with lanes of any magnitude.
 //
-// OpenCL's own functions serve where vectors of them are right and fast: with PoCL 3.1 (SLEEF) atan, sinh, lgamma ...
-// take 0.2 to 2 ns an element and a core. The functions with the prefix m_ stand in for those that are not: PoCL's sin,
-// cos and tan are wrong in the small lanes of a vector that holds a large one, and all of these take two to five times
-// less here. Errors are the worst of 2^26 bit patterns; tests/python/ops/test_accuracy.py holds them.
+// OpenCL's own functions are used if their vector forms are correct and fast: with PoCL 3.1 (SLEEF) atan, sinh, lgamma
+// ... take 0.2 to 2 ns an element and a core. The functions with the prefix m_ replace the others: PoCL's sin, cos and
+// tan are wrong in the small lanes of a vector that holds a large one, and all of the replacements take two to five
+// times less. Errors are the worst of 2^26 bit patterns; tests/python/ops/test_accuracy.py checks them.
 //
 // The methods are those of W. J. Cody and W. Waite, "Software Manual for the Elementary Functions" (1980): an argument
-// is reduced in two or three parts, and a polynomial, fitted for the least relative error, serves what is left.
+// is reduced in two or three parts, and a polynomial, fitted for the least relative error, approximates the function of
+// the remainder.
 
 #ifdef IS_FLOAT
 #ifdef CLASS_D
@@ -23,20 +24,21 @@
 
 static inline TV m_normal_cdf(TV x) { return LIT(0.5) * (1 + erf(x * LIT(0.7071067811865476))); }
 
-// PoCL's tanh stays an ulp below 1, which a gradient's 1 - tanh^2 shows when multiplied by a large x.
+// PoCL's tanh stays an ulp below 1, which is visible in a gradient's 1 - tanh^2 when multiplied by a large x.
 static inline TV tanh_to_one(TV x) { return SEL(fabs(x) > C(20), copysign(C(1), x), tanh(x)); }
 #else
 
 #define SIGN_BIT ((int)0x80000000)
-// y with the sign of x. Not to be chosen by SEL, which PoCL 3.1 joins with it into one masked instruction, wrongly.
+// y with the sign of x. Must not be selected with SEL: PoCL 3.1 joins both into one masked instruction, with wrong
+// results.
 INLINE TV with_sign_of(TV x, TV y) { return AS_TV((AS_TM(y) & ~SIGN_BIT) | (AS_TM(x) & SIGN_BIT)); }
 
-// x + WHOLE is rounded to a whole number, which the low bits of the sum hold, and x + WHOLE - WHOLE is that number: two
-// operations, where PoCL's rint takes a dozen. |x| must be below 2^21.
+// x + WHOLE is rounded to an integer, which the low bits of the sum hold, and x + WHOLE - WHOLE is that integer: two
+// operations, while PoCL's rint takes a dozen. |x| must be below 2^21.
 #define WHOLE C(12582912.0f)
-// The same with 254 more in the low bits: twice the bias of an exponent.
+// WHOLE with 254 more in the low bits: twice the bias of an exponent.
 #define WHOLE_AND_BIAS C(12583166.0f)
-// The same with 126 more: their power of two comes out halved.
+// WHOLE with 126 more: the resulting power of two is halved.
 #define WHOLE_AND_LESS_BIAS C(12583038.0f)
 
 INLINE TV m_rint(TV x) {
@@ -55,7 +57,7 @@ INLINE TV reduce_exponent(TV x, TM *biased) {
 // 2^n for a normal result.
 INLINE TV power_of_two(TM biased) { return AS_TV((biased - 127) << 23); }
 
-// (1 + fraction) 2^n in two steps, so that overflow and subnormal results come out right.
+// (1 + fraction) 2^n in two steps, so that overflow and subnormal results are correct.
 INLINE TV scaled_up(TV fraction, TM biased) {
   const TM half_of_it = biased >> 1;
   const TV scale = AS_TV(half_of_it << 23);
@@ -87,7 +89,7 @@ INLINE TV m_expm1(TV x) {
   y = SEL(C(-18) > y, -18, y);
   TM biased;
   const TV fraction = expm1_near(reduce_exponent(y, &biased));
-  // In two steps where the result is large: 2^128 is no float, though what it is multiplied by may be less than 1.
+  // In two steps if the result is large: 2^128 is not a float, even if it is multiplied by less than 1.
   const TM is_great = C(64) < y;
   const TV scale = power_of_two(biased - (is_great & 1));
   const TV result = fma(scale, fraction, scale - 1) * SEL(is_great != 0, 2, 1);
@@ -126,7 +128,7 @@ INLINE TV m_log(TV x) {
   return SEL(x <= 0, SEL(x == 0, -INFINITY, NAN), result);
 }
 
-// 1.6 ulp. The rounding error of 1 + x is given back to its significand: for a small x that is x itself.
+// 1.6 ulp. The rounding error of 1 + x is added to its significand: for a small x that is x itself.
 INLINE TV m_log1p(TV x) {
   const TV sum = x + 1;
   TV m;
@@ -151,7 +153,8 @@ INLINE TV m_tanh(TV x) {
   return with_sign_of(x, e / (e + 2));
 }
 
-// x less a multiple of pi/2, in three parts. Past 1e5 three are not enough. The low bits of `turns` are the multiple's.
+// x minus a multiple of pi/2, in three parts. Above 1e5 three are not enough. The low bits of `turns` are those of the
+// multiple.
 INLINE TV reduce_angle(TV x, TM *turns) {
   const TV shifted = fma(x, C(0.63661975f), WHOLE), q = shifted - WHOLE;
   const TV r = fma(q, C(-1.57079625f), x);
@@ -171,7 +174,8 @@ INLINE TV cos_polynomial(TV r) {
   return fma(p * z, z, fma(C(-0.5f), z, C(1)));
 }
 
-// The lanes of x that reduce_angle does not serve, one by one. Never inlined: these are rare and would take registers.
+// The lanes of x that are too large for reduce_angle, one by one. Never inlined: these are rare and would need
+// registers.
 #define IS_GREAT(x) (!(fabs(x) <= 1e5f))
 #define DEFINE_MEND(NAME, f)                                       \
   OUTLINED TV NAME(TV x, TV result) {                              \
@@ -226,10 +230,10 @@ INLINE TV m_erf(TV x) {
   return with_sign_of(x, expm1_within(fma(t, C(-1.12837923f), t * p)));
 }
 
-// The standard normal distribution: 2^(t g(t) - 1) for x = -t, and 1 less that for x = t. The polynomial g is fitted
-// for errors of 2^-26, and of 2^-6 of the distribution where that is less, down to x = -5.6; from -10.4 the result is
-// 0. x times this is within 2.5 ulp for x > -1, where erf leaves 3 with more operations, and good to bf16's last bit
-// for x > -5.
+// The standard normal distribution: 2^(t g(t) - 1) for x = -t, and 1 minus that for x = t. The polynomial g is fitted
+// for errors of 2^-26, and of 2^-6 of the distribution if that is less, down to x = -5.6; from -10.4 the result is 0. x
+// times this is within 2.5 ulp for x > -1, where erf has 3 with more operations, and correct to bf16's last bit for x >
+// -5.
 INLINE TV m_normal_cdf(TV x) {
   const TV size = fabs(x), t = SEL(C(10.445712f) < size, 10.445712f, size), z = t * t;
   TV odd = fma(z, C(-1.99857209e-06f), C(-0.000150581662f));

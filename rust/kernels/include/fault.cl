@@ -1,5 +1,5 @@
-// How a kernel reports bad input: in a record of four longs, a kind, a value, its bound and the dimension of an index,
-// which the host turns into an error when it next waits for the stream. rust/runtime/faults.rs holds the kinds and their
+// A kernel reports bad input in a record of four longs: a kind, a value, its bound and the dimension of an index. The
+// host turns it into an error when it next waits for the stream. rust/runtime/faults.rs has the kinds and their
 // messages.
 
 #define FAULT_TARGET 1
@@ -16,7 +16,7 @@
 #define FAULT_PIVOT 12
 #define FAULT_INDEX 13
 
-// The first report stays. Work-items that race differ only in the value that they name.
+// The first report is kept. Reports of racing work-items differ only in their value.
 static inline void report_fault(__global uchar *faults, int kind, long value, long bound) {
   __global long *record = (__global long *)faults;
   if (record[0] != 0) return;

@@ -1,14 +1,14 @@
 // Functions of the op table that OpenCL C lacks, in the notation of notation.cl.
 
 #ifndef IS_COMPLEX
-// Maximum and minimum of two, b where they are equal (as 0 and -0 are); a NaN on either side wins.
+// Maximum and minimum; b if the operands are equal (as 0 and -0 are); NaN if either is NaN.
 static inline TV maximum(TV a, TV b) { return SEL(a > b || a != a, a, b); }
 static inline TV minimum(TV a, TV b) { return SEL(a < b || a != a, a, b); }
 static inline TV clamped(TV a, TV low, TV high) { return minimum(high, maximum(low, a)); }
 #endif
 
 #ifdef IS_INTEGER
-// Division by zero gives 0, and the one quotient that does not fit wraps; both would trap on a CPU.
+// Division by zero gives 0, and the one quotient that overflows wraps; both would trap on a CPU.
 static inline TV divide_trunc(TV a, TV b) {
   TV quotient = a / SEL(b == 0 || b == -1, 1, b);
   return SEL(b == -1, 0 - a, SEL(b == 0, 0, quotient));
@@ -27,11 +27,11 @@ static inline TV divide_floor(TV a, TV b, int dt) {
   return divide_trunc(a, b) - B(modulo_trunc(a, b) != 0 && (a ^ b) < 0);
 }
 
-// A shift by more than the width, or by less than nothing, moves every bit out.
+// A shift by more than the width, or by a negative count, moves every bit out.
 static inline TV shift_left(TV a, TV b) { return SEL(b < 0 || b > 63, 0, a << (b & 63)); }
 static inline TV shift_right(TV a, TV b) { return a >> SEL(b < 0 || b > 63, 63, b); }
 
-// The smallest value of a dtype is its own absolute value.
+// The smallest value of a dtype is its own absolute value, because of wrapping.
 static inline TV gcd(TV a, TV b, int dt) {
   a = rounded(SEL(a < 0, 0 - a, a), dt);
   b = rounded(SEL(b < 0, 0 - b, b), dt);
@@ -43,14 +43,14 @@ static inline TV gcd(TV a, TV b, int dt) {
   return a;
 }
 
-// Narrower products than those of int32 do not wrap before the absolute value is taken, as in C.
+// As in C, products of types narrower than int32 do not wrap before the absolute value is taken.
 static inline TV lcm(TV a, TV b, int dt) {
   TV product = divide_trunc(a, gcd(a, b, dt)) * b;
   if (dt == DT_I32) product = rounded(product, dt);
   return SEL(product < 0, 0 - product, product);
 }
 
-// a to the power n by squaring, with wrap. A negative power is 0 but for the bases 1 and -1.
+// a to the power n by squaring, with wrap. A negative power is 0, except for the bases 1 and -1.
 static inline TV power(TV a, TV n) {
   TV result = 1;
   TV base = a;
@@ -66,7 +66,7 @@ static inline TV power(TV a, TV n) {
 #endif  // IS_INTEGER
 
 #ifdef IS_FLOAT
-// a times 2^n, for whole n.
+// a times 2^n, for integers n.
 static inline TV scaled_by(TV a, TV n) {
   const TV bounded = clamp(n, C(-5000), C(5000));
 #if VEC == 1
@@ -76,12 +76,12 @@ static inline TV scaled_by(TV a, TV n) {
 #endif
 }
 
-// The next number of dtype dt after a towards b. Those of 16 bits are patterns of float with zeros at the end, or,
+// The next number of dtype dt after a towards b. 16-bit numbers are bit patterns of float with zeros at the end, or,
 // below the least normal float16, multiples of 2^-24.
 static inline TV next_after(TV a, TV b, int dt) {
 #ifdef CLASS_F
   if (dt == DT_F16 || dt == DT_BF16) {
-    // After 65504 comes 65536, which is stored as infinity.
+    // The next number after 65504 is 65536, which is stored as infinity.
     const TV from = SEL(dt == DT_F16 && isinf(a), copysign(C(65536), a), a);
     const int step = dt == DT_F16 ? 1 << 13 : 1 << 16;
     const TM is_up = b > a, is_positive = a > 0;
@@ -98,8 +98,9 @@ static inline TV next_after(TV a, TV b, int dt) {
 static inline TV sigmoid(TV x) { return 1 / (1 + m_exp(-x)); }
 static inline TV softplus(TV x) { return m_log1p(m_exp(x)); }
 
-// x modulo y, neither negative, exact: x - trunc(x / s) * s is representable, so fma gives it exactly, as long as the
-// quotient has fewer bits than a significand; s is y, times a power of two where y alone would give a longer one.
+// x modulo y, for non-negative operands, exact: x - trunc(x / s) * s is representable, so fma computes it exactly, if
+// the quotient has fewer bits than a significand; s is y, times a power of two if the quotient would otherwise be
+// longer.
 #ifdef CLASS_D
 #define QUOTIENT_BITS 50
 #else
@@ -131,8 +132,8 @@ static inline TV modulo_floor(TV a, TV b) {
   return SEL(r != 0 && (b < 0) != (r < 0), r + b, r);
 }
 
-// Python's floor division: the quotient q for which a == q * b + modulo_floor(a, b) as nearly as can be,
-// which floor(a / b) is not where a / b rounds up to an integer. ATen rounds on the way, as dt does.
+// Python's floor division: the quotient q for which a == q * b + modulo_floor(a, b) holds most closely, from which
+// floor(a / b) differs if a / b rounds up to an integer. ATen rounds intermediate results to dt.
 static inline TV divide_floor(TV a, TV b, int dt) {
   TV r = modulo_trunc(a, b);
   TV quotient = rounded(rounded(a - r, dt) / b, dt) - B(r != 0 && (b < 0) != (r < 0));
@@ -142,7 +143,7 @@ static inline TV divide_floor(TV a, TV b, int dt) {
   return SEL(b == 0, a / b, whole);
 }
 
-// log(exp(a) + exp(b)); equal infinities are their own sum.
+// log(exp(a) + exp(b)); for equal infinities the result is that infinity.
 static inline TV log_add_exp(TV a, TV b) {
   return SEL(a == b && isinf(a), a, maximum(a, b) + m_log1p(m_exp(-fabs(a - b))));
 }
@@ -187,7 +188,7 @@ static inline TV mish_gradient(TV grad, TV x) {
   return grad * (t + x * sigmoid(x) * (1 - t * t));
 }
 
-// The power of ten is multiplied out: exp10 may be one ulp off, and 10, 100 ... must be exact.
+// The power of ten is computed by multiplication: exp10 may be one ulp off, and 10, 100 ... must be exact.
 static inline TV round_decimals(TV a, T decimals) {
   T scale = 1;
   for (int i = 0; i < (int)fabs(decimals); i++) scale *= 10;

@@ -1,9 +1,9 @@
-// Locations of several tensors of one or more lists. They are in at most BUFFERS buffers, as small tensors share them.
-// The table has to fit the 1024 bytes of arguments that every device takes, with what else a kernel needs: TENSORS
-// tensors of TENSOR_LISTS lists each. A group works on a chunk of one tensor. A first tensor without elements, of which
-// no group is, stands for memory that all groups read.
+// Locations of several tensors of one or more lists. They are in at most BUFFERS buffers, as small tensors share
+// buffers. The table and the kernel's other arguments must fit in the 1024 bytes that every device supports: TENSORS
+// tensors of TENSOR_LISTS lists each. A group works on a chunk of one tensor. A first tensor without elements has no
+// groups, and represents memory that all groups read.
 
-// rust/ops/core/multi_tensor.rs writes the same struct.
+// rust/ops/core/multi_tensor.rs writes this struct.
 typedef struct {
   ulong offsets[TENSORS][TENSOR_LISTS];  // in bytes
   long counts[TENSORS];  // elements
@@ -16,8 +16,8 @@ typedef struct {
   MultiTensorTable table, __global uchar *b0, __global uchar *b1, __global uchar *b2, __global uchar *b3, \
       __global uchar *b4, __global uchar *b5, __global uchar *b6, __global uchar *b7
 
-// This group's tensor `s`, its elements `n`, and of these the chunk from `start` to `end`; and where the tensor `s` of
-// a list begins.
+// This group's tensor `s`, its number of elements `n`, and the group's chunk from `start` to `end`; and the start of
+// tensor `s` of a list.
 #ifdef IS_CPU
 #define TENSOR_CHUNK(table, s, n, start, end)                                           \
   __global uchar *const buffers[] = {b0, b1, b2, b3, b4, b5, b6, b7};                   \
@@ -31,9 +31,9 @@ typedef struct {
 #define SHARED_START(table, operand) TENSOR_START(table, 0, operand)
 #define TENSOR_SCALAR(scalars, s) (scalars)[s]
 #else
-// A GPU's compiler copies a struct argument whose index it does not know to memory of every work-item, and so an array:
-// here each index is a constant, and what belongs to the tensor is found by comparisons that all items of a group
-// share.
+// A GPU's compiler copies a struct argument, or an array, to memory of every work-item if an index into it is not a
+// constant: here each index is a constant, and the fields of the tensor are found by comparisons that all items of a
+// group share.
 #define TENSOR_CHUNK(table, s, n, start, end)                                \
   const uint group = get_group_id(0);                                        \
   int s = 0;                                                                 \

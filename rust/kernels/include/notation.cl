@@ -1,10 +1,10 @@
-// Notation of the op table's expressions and of the functions for them, at any vector width.
+// Notation for the op table's expressions and for the functions in them, at any vector width.
 //
-//   C(x)   the constant x as a TV       B(cond)          1 where cond holds, else 0, as a TV
-//   NZ(a)  a != 0, as a condition       SEL(cond, x, y)  x where cond holds, else y
-//   ANY(cond)  true where cond holds in at least one lane
+//   C(x)   the constant x as a TV       B(cond)          1 if cond holds, else 0, as a TV
+//   NZ(a)  a != 0, as a condition       SEL(cond, x, y)  x if cond holds, else y
+//   ANY(cond)  true if cond holds in at least one lane
 //
-// A condition is the result of comparing two TV; `&&`, `||` and `!` join conditions at every width.
+// A condition is the result of comparing two TV; `&&`, `||` and `!` combine conditions at every width.
 
 #ifdef IS_COMPLEX
 #define C(x) ((T)((TR)(x), (TR)0))
@@ -17,8 +17,8 @@
 #define SEL(cond, x, y) ((cond) ? (TV)(x) : (TV)(y))
 
 #ifndef IS_COMPLEX
-// OpenCL's any() takes 0.4 ns an element with PoCL 3.1, as long as exp; joining halves until two lanes are left takes
-// next to nothing.
+// OpenCL's any() takes 0.4 ns an element with PoCL 3.1, as long as exp; combining halves until two lanes remain takes
+// almost no time.
 static inline bool any_lane(TM cond) {
 #if VEC == 1
   return cond;
@@ -41,7 +41,8 @@ static inline bool any_lane(TM cond) {
 #endif
 
 #ifdef IS_FLOAT
-// The bit pattern of a TV as integers as wide as T, the TV of a bit pattern, and the value as an integer.
+// The bit pattern of a TV as integers as wide as T, the TV of a bit pattern, and conversions to and from these
+// integers.
 #if VEC == 1
 #define AS_TM(x) PASTE(as_, TM_NAME)(x)
 #define AS_TV(bits) PASTE(as_, T_NAME)(bits)

@@ -1,6 +1,6 @@
 // Philox 4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1,
-// 2, 3" (SC 2011), over so many counters in the lanes of vectors. `philox_8` goes from the words of counters to random
-// words in ten rounds, and `words_of_8` from counters.
+// 2, 3" (SC 2011), over several counters in the lanes of vectors. `philox_8` computes random words from the words of
+// counters in ten rounds, and `words_of_8` from counters.
 
 #define DEFINE_PHILOX(lanes, Words, LongWords)                                          \
   static inline Words high_product_##lanes(Words a, uint b) {                           \

@@ -1,4 +1,4 @@
-// The counters that a work-item runs at a time: one of a CPU has LANES of them, but where a program sets that to 1.
+// The counters that a work-item processes at a time: LANES on CPUs, unless a program sets LANES to 1.
 
 #ifndef LANES
 #ifdef IS_CPU

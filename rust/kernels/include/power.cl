@@ -2,7 +2,8 @@
 
 #ifdef IS_FLOAT
 #ifdef CLASS_D
-// For a vector with an infinite or zero lane among others PoCL 3.1 returns nonsense in all, so one by one.
+// If one lane of a vector is infinite or zero, PoCL 3.1 returns wrong values in all lanes, so lanes are computed one by
+// one.
 static inline TV m_pow(TV a, TV b) {
   Lanes x, y;
   x.vector = a;
@@ -11,12 +12,12 @@ static inline TV m_pow(TV a, TV b) {
   return x.vector;
 }
 #else
-// log2(x) of x >= 0 as the sum of the result and *low, to 2^-34 of it.
+// log2(x) of x >= 0 as the sum of the result and *low, with an error of 2^-34 of it.
 //
 // With x = m 2^e and s = (m - 1) / (m + 1), log2(m) is s w, where w = 2 / log(2) (1 + s^2 / 3 + s^4 / 5 ...): the
-// scheme of fdlibm's e_pow.c. As a power may be as large as 150, an error in its 8th digit would show in the result; so
-// s, s^2 and w have a second part each, which fused multiply-adds give (T. J. Dekker, "A floating-point technique for
-// extending the available precision", 1971).
+// scheme of fdlibm's e_pow.c. A power may be as large as 150, so that an error in its 8th digit would show in the
+// result; so s, s^2 and w each have a second part, computed with fused multiply-adds (T. J. Dekker, "A floating-point
+// technique for extending the available precision", 1971).
 INLINE TV log2_in_parts(TV x, TV *low) {
   TV m;
   const TM exponent = split_exponent(SEL(x < LEAST_NORMAL, x * 8388608, x), &m);
@@ -55,7 +56,7 @@ INLINE TV m_pow(TV a, TV b) {
   TV result = scaled_up(exp2m1_near(fraction), AS_TM(shifted));
   result = SEL(power >= C(129), INFINITY, SEL(power <= C(-151), 0, result));
 
-  // From 2^24 on every float is an even number.
+  // From 2^24 every float is an even integer.
   const TM whole = TO_TM(b);
   const TM is_even = fabs(b) >= C(16777216), is_whole = is_even || FROM_TM(whole) == b;
   const TM is_odd = is_whole && !is_even && (whole & 1) != 0;
@@ -66,7 +67,7 @@ INLINE TV m_pow(TV a, TV b) {
 }
 #endif
 
-// The same exponent for every lane; the common ones need no logarithm.
+// One exponent for all lanes; common exponents need no logarithm.
 static inline TV power_scalar(TV a, T exponent) {
   if (exponent == 2) return a * a;
   if (exponent == 3) return a * a * a;

@@ -1,51 +1,51 @@
 // Types, element access and selection shared by every kernel family.
 //
-// A program is built for one *compute class*: the type that arithmetic is done in. Storage types are
-// converted on load and on store, so one kernel serves every mix of dtypes.
+// A program is built for one *compute class*: the type in which arithmetic is done. Storage types are converted on load
+// and on store, so one kernel serves every combination of dtypes.
 //
 //   CLASS_F  float    for float8 to f32           CLASS_D  double   for f64
 //   CLASS_I  long     for bool and all integers   CLASS_C  float2   for complex32, complex64
 //   CLASS_U  ulong    for uint64                  CLASS_Z  double2  for complex128
 //
-// HAS_FP64 is defined where the device computes in double; other devices never see a double here. HAS_CLANG_BUILTINS is
-// defined where the driver is known to compile clang's own functions: `__has_builtin` then tells which ones there are.
-// Elsewhere it reports them, too, and a driver that goes by way of SPIR-V ends the process over them. dtype codes are
-// those of c10::ScalarType.
+// HAS_FP64 is defined if the device computes in double; other devices never see a double here. HAS_CLANG_BUILTINS is
+// defined if the driver is known to compile clang's builtins: `__has_builtin` then reports the existing ones. Other
+// drivers report them too, but a driver that translates to SPIR-V crashes on them. dtype codes are those of
+// c10::ScalarType.
 
 // Compilers call a large function instead of inlining it. In a specialised program it is small, as the switch over the
-// dtype falls away, and must not be called for every vector: a sum over 16 M floats takes a third longer so.
+// dtype is removed, and must not be called for every vector: otherwise a sum over 16 M floats takes a third longer.
 #ifdef SPEC_DTYPE0
 #define INLINE static inline __attribute__((always_inline))
 #else
 #define INLINE static inline
 #endif
 
-// For functions that take a struct argument by its address: where a GPU's compiler calls one, it copies the struct to
-// memory of every work-item. Also for functions that call another in a kernel with barriers: Mesa's llvmpipe does not
-// inline functions with branches, and then computes wrongly or ends the process (25.0.7).
+// For functions that take the address of a struct argument: if a GPU's compiler calls one, it copies the struct to
+// memory of every work-item. Also for functions that call another function in a kernel with barriers: Mesa's llvmpipe
+// does not inline functions with branches, and then computes wrong results or crashes (25.0.7).
 #ifdef IS_CPU
 #define INLINED_ON_GPUS
 #else
 #define INLINED_ON_GPUS __attribute__((always_inline))
 #endif
 
-// For long functions that are rarely needed, which are not inlined. On CPUs PoCL compiles the text of a kernel three
-// times, and that of a function which it calls once.
+// For long functions that are rarely needed, which are not inlined. On CPUs PoCL compiles the body of a kernel three
+// times, but a function that it calls once.
 #ifdef IS_CPU
 #define OUTLINED static __attribute__((noinline))
 #else
 #define OUTLINED static inline
 #endif
 
-// Attribute of kernels written for groups of so many work-items: a GPU's compiler may otherwise give each item so many
-// registers that only smaller groups can start. Other kernels take groups of any size.
+// Attribute of kernels written for groups of exactly `items` work-items: otherwise a GPU's compiler may assign so many
+// registers to each item that only smaller groups can start. Other kernels support groups of any size.
 #ifdef IS_CPU
 #define GROUPS_OF(items)
 #else
 #define GROUPS_OF(items) __attribute__((reqd_work_group_size(items, 1, 1)))
 #endif
 
-// Unrolls the loop that follows. Macros may hold it.
+// Unrolls the loop that follows. Can be used in macros.
 #define UNROLL _Pragma("unroll")
 
 #ifdef HAS_FP64
@@ -65,7 +65,7 @@
 #define DT_BOOL 11
 #define DT_BF16 15
 
-// Conversions of these are in programs that meet them, which define RARE_DTYPES.
+// Conversions of these are only in programs that need them, which define RARE_DTYPES.
 #define DT_C32 8
 #define DT_F8E5M2 23
 #define DT_F8E4M3FN 24
@@ -123,8 +123,8 @@ typedef double TR;
 #define IS_FLOAT 1
 #endif
 
-// A floating literal of the compute class's precision: LIT(0.5) is 0.5f where that is single. A literal without it is a
-// double, and promotes the other operand; expressions of the op table get theirs by themselves.
+// A floating literal with the precision of the compute class: LIT(0.5) is 0.5f in single precision. A literal without
+// LIT is a double, and promotes the other operand; in expressions of the op table it is added automatically.
 #if defined(CLASS_D) || defined(CLASS_Z)
 #define LIT(x) x
 #else
@@ -153,7 +153,7 @@ INLINE int dtype_size(int dt) {
   }
 }
 
-// Round to nearest even, NaN kept quiet.
+// Rounds to nearest even; NaN stays quiet.
 INLINE ushort float_to_bf16(float x) {
   uint u = as_uint(x);
   if ((u & 0x7fffffffu) > 0x7f800000u) return (ushort)0x7fc0;
@@ -167,7 +167,7 @@ INLINE float bf16_to_float(ushort x) { return as_float((uint)x << 16); }
 #define FROM_REAL(x) ((T)((TR)(x), (TR)0))
 #define REAL(v) ((v).x)
 #define FROM_PAIR(x, y) ((T)((TR)(x), (TR)(y)))
-// Written with `!=`, PoCL 6 ends the process over it ("Instruction Combining did not reach a fixpoint").
+// With `!=`, PoCL 6 crashes ("Instruction Combining did not reach a fixpoint").
 #define IS_NONZERO(v) (isnotequal((v).x, (TR)0) || isnotequal((v).y, (TR)0))
 #define PAIR_X(v) ((v).x)
 #define PAIR_Y(v) ((v).y)
@@ -180,14 +180,14 @@ INLINE float bf16_to_float(ushort x) { return as_float((uint)x << 16); }
 #define PAIR_Y(v) 0
 #endif
 
-// Integers are never NaN, and compilers warn of one that is compared with itself.
+// Integers are never NaN, and compilers warn if a value is compared with itself.
 #ifdef IS_INTEGER
 #define IS_NAN(v) 0
 #else
 #define IS_NAN(v) isnan(v)
 #endif
 
-// Out-of-range float to integer goes through long, as PyTorch's x86 kernels do in effect.
+// Out-of-range float to integer is converted through long, with the same result as PyTorch's x86 kernels.
 #ifdef IS_INTEGER
 #define TO_LONG(v) (v)
 #else
@@ -195,7 +195,7 @@ INLINE float bf16_to_float(ushort x) { return as_float((uint)x << 16); }
 #endif
 
 #ifdef RARE_DTYPES
-// The float8 dtypes but e8m0fnu: a sign, an exponent and `fraction` bits of a significand. Codes from `top` on, but for
+// The float8 dtypes except e8m0fnu: a sign, an exponent and `fraction` bits of a significand. Codes from `top`, without
 // the sign, are infinite or NaN; `nan` is the code of a NaN, and `most` that of values too large.
 typedef struct {
   int fraction, bias;
@@ -215,7 +215,7 @@ INLINE bool is_fnuz(int dt) { return dt == DT_F8E5M2FNUZ || dt == DT_F8E4M3FNUZ;
 
 OUTLINED float float8_to_float(uchar code, int dt) {
   if (dt == DT_F8E8M0FNU) return as_float(code == 0xff ? 0x7fc00000u : code == 0 ? 0x00400000u : (uint)code << 23);
-  // The one zero without a sign leaves its code to the NaN.
+  // There is only one zero, without a sign: the code of -0 is a NaN.
   if (is_fnuz(dt) && code == 0x80) return as_float(0x7fc00000u);
   const Float8 format = float8_format(dt);
   const uint sign = (uint)(code & 0x80) << 24, magnitude = code & 0x7f;
@@ -240,7 +240,7 @@ OUTLINED uchar float_to_float8(float x, int dt) {
   if (magnitude > 0x7f800000u) return (uchar)(is_fnuz(dt) ? format.nan : sign | format.nan);
   uint code;
   if (magnitude < (uint)(128 - format.bias) << 23) {
-    // Below the least normal number all have one unit.
+    // Below the least normal number all values have the same unit.
     code = (uint)rint(as_float(magnitude) * as_float((uint)(126 + format.bias + format.fraction) << 23));
   } else {
     const int dropped = 23 - format.fraction;
@@ -251,7 +251,7 @@ OUTLINED uchar float_to_float8(float x, int dt) {
   return (uchar)(code == 0 && is_fnuz(dt) ? 0 : sign | code);
 }
 
-// As C converts on x86 what fits: from 2^63 on through the signed number that is 2^63 less.
+// The conversion of in-range values in C on x86: from 2^63, through the signed number that is 2^63 less.
 INLINE ulong to_ulong(T v) {
 #ifdef IS_INTEGER
   return (ulong)v;
@@ -290,7 +290,7 @@ OUTLINED void store_rare(__global uchar *p, int dt, T v) {
 #define STORE_RARE(p, dt, v)
 #endif
 
-// Element at byte address p, stored as dt.
+// Element stored as dt at byte address p.
 INLINE T load_at(__global const uchar *p, int dt) {
   switch (dt) {
     case DT_U8: return FROM_REAL(*p);
@@ -302,7 +302,7 @@ INLINE T load_at(__global const uchar *p, int dt) {
     case DT_F32: return FROM_REAL(*(__global const float *)p);
     case DT_BF16: return FROM_REAL(bf16_to_float(*(__global const ushort *)p));
     case DT_BOOL: return FROM_REAL(*p != 0);
-    // Complex numbers lie at multiples of their size: neighbouring items load all of a line at once.
+    // Complex numbers are aligned to their size: neighbouring items load all of a line at once.
     case DT_C64: {
       const float2 pair = *(__global const float2 *)p;
       return FROM_PAIR(pair.x, pair.y);
@@ -342,12 +342,12 @@ INLINE void store_at(__global uchar *p, int dt, T v) {
 INLINE T load(__global const uchar *p, long i, int dt) { return load_at(p + i * dtype_size(dt), dt); }
 INLINE void store(__global uchar *p, long i, int dt, T v) { store_at(p + i * dtype_size(dt), dt, v); }
 
-// Index of 64-bit integers, used for index tensors in any compute class.
+// Element i of an index tensor, in any compute class.
 INLINE long load_index(__global const uchar *p, long i, int dt) {
   return dt == DT_I64 ? ((__global const long *)p)[i] : (long)((__global const int *)p)[i];
 }
 
-// Non-temporal stores of vectors to an address that is a multiple of their size, where the host sets SPEC_NON_TEMPORAL:
+// Non-temporal stores of vectors to an address that is a multiple of their size, if the host sets SPEC_NON_TEMPORAL:
 // the output is larger than a CPU's caches, and its lines need not be read before they are overwritten. A copy of 64 MB
 // takes 2.0 to 2.7 ms instead of 4.0 to 4.8, and 4.2 to 4.6 instead of 5.5 to 6.6 with a sum over its result (PoCL, 2
 // cores). Threads end a command with a locked instruction, which such stores do not pass.
@@ -362,7 +362,7 @@ INLINE long load_index(__global const uchar *p, long i, int dt) {
 #define STORE_NON_TEMPORAL(p, type, v)
 #endif
 
-// Behind a struct that launchers pass by value: its size. build.rs makes the Rust struct of it
+// Follows a struct that launchers pass by value, with its size. build.rs generates the Rust struct from it
 // (rust/codegen/structs.rs).
 #define SHARED(name, bytes) typedef char name##_is_shared[sizeof(name) == (bytes) ? 1 : -1]
 
@@ -377,20 +377,20 @@ typedef struct {
 } Layout;
 SHARED(Layout, 392);
 
-// Loops over dimensions of a layout. A GPU's compiler copies a struct argument whose index it does not know to memory
-// of every work-item, 400 bytes of it: unrolled, each index is a constant.
+// Loops over dimensions of a layout. A GPU's compiler copies a struct argument, 400 bytes, to memory of every work-item
+// if an index into it is not a constant: after unrolling, each index is a constant.
 #ifdef IS_CPU
 #define FOR_DIMS(d, first, end) for (int d = (first); d < (end); d++)
 #else
 #define FOR_DIMS(d, first, end) UNROLL for (int d = (first); d < MAX_DIMS && d < (end); d++)
 #endif
 
-// Byte offset of one operand at position `index` of the dimensions from `first` on.
+// Byte offset of one operand at position `index` of the dimensions from `first`.
 INLINE INLINED_ON_GPUS long offset_from(const Layout *layout, int operand, int first, long index) {
   const int last = layout->ndim - 1;
   long offset = 0;
   FOR_DIMS(d, first, layout->ndim) {
-    // The last one has what is left, and divides nothing.
+    // The last dimension takes the remainder, without a division.
     const long size = layout->sizes[d], rest = d < last ? index / size : 0;
     offset += (index - rest * size) * layout->strides[operand][d];
     index = rest;

@@ -1,6 +1,6 @@
 // Rounding of a vector to its storage dtype.
 
-// x as a tensor of dtype dt would hold it: integers wrap, floats round to nearest even.
+// x as stored in a tensor of dtype dt: integers wrap, floats are rounded to nearest even.
 static inline TV rounded(TV x, int dt) {
 #if defined(CLASS_F)
   if (dt == DT_F16) {
@@ -12,7 +12,7 @@ static inline TV rounded(TV x, int dt) {
     return half_values(half_bits(x));
 #endif
   }
-  // Adding and taking away 2^16 + 1 times x leaves the upper 8 bits of its significand, rounded.
+  // Adding and subtracting 2^16 + 1 times x leaves the upper 8 bits of its significand, rounded.
   if (dt == DT_BF16) {
     TV shifted = x * 65537;
     TV upper = shifted - (shifted - x);

@@ -1,5 +1,5 @@
 // The op and the dtypes of a launch: constants of a specialised program (tier 1), arguments of the same kernels in a
-// generic one (tier 0). A kernel that uses the upper-case name has an argument of the lower-case one.
+// generic one (tier 0). A kernel that uses an upper-case name has an argument with the lower-case name.
 
 #ifdef SPEC_OP
 #define OP SPEC_OP

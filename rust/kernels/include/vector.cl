@@ -1,15 +1,15 @@
 // Vectors of the compute type, for kernels whose inner loop runs along contiguous elements.
 //
-// A work-item takes VEC neighbouring elements at a time. On CPUs VEC fills a SIMD register, because
-// drivers do not vectorise across work-items that loop; on GPUs it fills one 16-byte load. LSIZE is the
-// number of work-items that share one reduction: 1 on CPUs, where every cooperation costs more than it
-// saves and the code for it compiles away.
+// A work-item processes VEC neighbouring elements at a time. On CPUs VEC fills a SIMD register, because drivers do not
+// vectorise across work-items that loop; on GPUs it fills one 16-byte load. LSIZE is the number of work-items that
+// share one reduction: 1 on CPUs, where cooperation costs more than it saves and its code is eliminated at compile
+// time.
 
 #ifndef LSIZE
 #define LSIZE 1
 #endif
 
-// A specialised program may take more at a time: its elements are narrower than T.
+// A specialised program may process more at a time: its elements are narrower than T.
 #ifdef SPEC_VEC
 #undef VEC
 #define VEC SPEC_VEC
@@ -79,16 +79,16 @@ typedef union {
   T lanes[VEC];
 } Lanes;
 
-// Loops over the first n lanes of a vector. A GPU's compiler keeps lanes in memory whose number it does not know.
+// Loops over the first n lanes of a vector. A GPU's compiler keeps lanes in memory if their index is not a constant.
 #ifdef IS_CPU
 #define FIRST_LANES(l, n) for (int l = 0; l < (n); l++)
 #else
 #define FIRST_LANES(l, n) UNROLL for (int l = 0; l < VEC && l < (n); l++)
 #endif
 
-// Loads from, and stores to, an address that is aligned for one element. vloadN promises no more, and NVIDIA's GPUs
-// then move one element at a time: what lies at a multiple of the vector's size, as nearly all does, is moved whole.
-// CPUs and AMD's GPUs move whole vectors anyway.
+// Loads from, and stores to, an address that is aligned for one element. vloadN requires no more, and NVIDIA's GPUs
+// then move one element at a time: so addresses that are multiples of the vector's size, as nearly all are, use a
+// vector access. CPUs and AMD's GPUs move whole vectors anyway.
 #if VEC > 1
 #if defined(IS_CPU) || defined(__AMDGCN__)
 #define IS_ALIGNED(p, element) false
@@ -99,7 +99,7 @@ typedef union {
 #define CONST_VECTOR_AT(type, p) (*(__global const PASTE(type, VEC) *)(p))
 #define LOAD_RUN(type, p) (IS_ALIGNED(p, type) ? CONST_VECTOR_AT(type, p) : VLOAD(0, p))
 
-// `half` is a type of pointers only where fp16 is missing: a vector of halves is moved as bits.
+// Without fp16, `half` can only be used in pointer types: a vector of halves is moved as bits.
 INLINE PASTE(float, VEC) half_values(PASTE(ushort, VEC) bits) { return PASTE(vload_half, VEC)(0, (const half *)&bits); }
 INLINE PASTE(ushort, VEC) half_bits(PASTE(float, VEC) v) {
   PASTE(ushort, VEC) bits;
@@ -108,8 +108,8 @@ INLINE PASTE(ushort, VEC) half_bits(PASTE(float, VEC) v) {
 }
 #endif
 
-// A store through a packed struct does what vstoreN does, for which PoCL 3.1 makes pieces: four stores for a float16,
-// and sixteen, each with an extraction, for a ushort16.
+// A store through a packed struct has the effect of vstoreN, which PoCL 3.1 splits: into four stores for a float16, and
+// into sixteen, each with an extraction, for a ushort16.
 #if VEC > 1
 #define DEFINE_STORE(type)                                               \
   typedef struct __attribute__((packed, aligned(sizeof(type)))) {        \
@@ -137,9 +137,9 @@ DEFINE_STORE(uint)
 DEFINE_STORE(long)
 #endif
 
-// GPUs move halves as bits. On CPUs PoCL 3.1 compiles vstore_half8 as if its address were aligned to 16 bytes; where
-// LLVM stores the converted vector by an instruction of its own, an address that is not so aligned ends the process:
-// those are stored as bits.
+// GPUs move halves as bits. On CPUs PoCL 3.1 compiles vstore_half8 as if its address were aligned to 16 bytes; if LLVM
+// stores the converted vector with a separate instruction, an address without that alignment crashes the process:
+// there, halves are stored as bits.
 #ifdef IS_CPU
 INLINE PASTE(float, VEC) load_halves(__global const half *p) { return PASTE(vload_half, VEC)(0, p); }
 #define STORES_BITS(p) (((uintptr_t)(p) & 15) != 0)
@@ -155,8 +155,8 @@ INLINE void store_halves(__global half *p, PASTE(float, VEC) v) {
 }
 #endif
 
-// Elements i to i + VEC - 1 of a contiguous run. Dtypes that rarely meet a class go lane by lane: a case for
-// each would double the time a generic program takes to build.
+// Elements i to i + VEC - 1 of a contiguous run. Dtypes that are rare in a class are loaded lane by lane: a case for
+// each would double the build time of a generic program.
 INLINE TV load_vector(__global const uchar *p, long i, int dt) {
 #if VEC == 1
   return load(p, i, dt);
@@ -198,8 +198,9 @@ INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
     case DT_BF16: {
       PASTE(float, VEC) single = TO(float)(value);
       PASTE(uint, VEC) bits = PASTE(as_uint, VEC)(single);
-      // Of halves only those that round to an even number carry, as the last bit that stays is or-ed to the first that
-      // goes: one operation of three inputs, where adding it takes two. The upper halves are taken by one permutation.
+      // Halfway values carry only if they round to an even number, as the last kept bit is or-ed to the first dropped
+      // bit: one operation with three inputs, while adding it takes two. The upper halves are extracted with one
+      // permutation.
       bits = (bits | ((bits >> 16) & 1u)) + 0x7fffu;
       bits = single != single ? (PASTE(uint, VEC))(0x7fc00000u) : bits;
       const PASTE(ushort, VEC) low = PASTE(as_ushort, VEC)(bits.lo), high = PASTE(as_ushort, VEC)(bits.hi);
@@ -229,7 +230,7 @@ INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
 #endif
     case DT_BOOL: {
 #ifdef IS_CPU
-      // LLVM would load a constant of ones under the mask. Where no lane is set, as in isnan of numbers, such a load
+      // LLVM would load a constant of ones under the mask. If no lane is set, as in isnan of finite values, such a load
       // never brings the constant's page in, and the processor suppresses a fault each time: six times as slow.
       volatile PASTE(uchar, VEC) is_set = TO(uchar)(value != 0);
 #else
@@ -245,12 +246,12 @@ INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
 #endif
 }
 
-// n <= VEC elements that lie `stride` bytes apart; the lanes past n are zero.
+// n <= VEC elements at distances of `stride` bytes; the lanes past n are zero.
 INLINE TV load_lanes(__global const uchar *p, long stride, int n, int dt) {
   if (n == VEC && stride == dtype_size(dt)) return load_vector(p, 0, dt);
   Lanes v;
   if (n == VEC) {
-    // Without the condition below these become one gather.
+    // Without the condition below, these become one gather.
     for (int l = 0; l < VEC; l++) v.lanes[l] = load_at(p + l * stride, dt);
   } else {
     for (int l = 0; l < VEC; l++) v.lanes[l] = l < n ? load_at(p + l * stride, dt) : FROM_REAL(0);
@@ -264,7 +265,7 @@ INLINE void store_lanes(__global uchar *p, long stride, int n, int dt, TV value)
     return;
   }
 #if VEC > 1
-  // A flipped output is walked backwards.
+  // A flipped output is stored in reverse.
   if (n == VEC && stride == -dtype_size(dt)) {
     store_vector(p + (VEC - 1) * stride, 0, dt, REVERSED(value));
     return;
@@ -283,7 +284,7 @@ INLINE TV load_part(__global const uchar *row, long i, long n, int dtype, T fill
   return v.vector;
 }
 
-// The same condition as above, so that compilers ask it once for both.
+// Has the same condition as load_part, so that compilers evaluate it once for both.
 INLINE void store_part(__global uchar *row, long i, long n, int dtype, TV value) {
   if (i + VEC <= n) {
     store_vector(row, i, dtype, value);
@@ -294,12 +295,12 @@ INLINE void store_part(__global uchar *row, long i, long n, int dtype, TV value)
   FIRST_LANES(l, n - i) store(row, i + l, dtype, v.lanes[l]);
 }
 
-// Byte offset of position `index` of one operand, and of run `run`, which leaves the innermost dimension out.
+// Byte offset of position `index` of one operand, and of run `run`, which excludes the innermost dimension.
 #define layout_offset(layout, operand, index) offset_from(layout, operand, 0, index)
 #define layout_run_offset(layout, operand, run) offset_from(layout, operand, 1, run)
 
 // Tasks [first, last) of this work-group or work-item: contiguous blocks keep a CPU core in one region of memory. On
-// GPUs nearly all launches have an item, or a group, for each: those divide nothing.
+// GPUs nearly all launches have an item, or a group, for each task: these need no division.
 #define SHARE_TASKS(tasks, part, parts, first, last)         \
   long first = (part), last = min(first + 1, (long)(tasks)); \
   if (HAS_SHARES(tasks, parts)) {                            \
@@ -315,12 +316,12 @@ INLINE void store_part(__global uchar *row, long i, long n, int dtype, TV value)
 #define ITEM_TASKS(tasks, first, last) SHARE_TASKS(tasks, get_global_id(0), get_global_size(0), first, last)
 
 #ifdef IS_FLOAT
-// The larger by lane, in one instruction, for the weights of a softmax: a NaN loses, and still reaches every result by
-// way of the sum.
+// The larger by lane, in one instruction, for the weights of a softmax: a NaN is not selected, but still reaches every
+// result through the sum.
 INLINE TV larger(TV a, TV b) { return b > a ? b : a; }
 #endif
 
-// The sum of all lanes. Pairs first, so that few additions wait for others.
+// The sum of all lanes, pairwise, so that few additions depend on others.
 INLINE T lanes_sum(TV v) {
 #if VEC == 1
   return v;
@@ -330,8 +331,8 @@ INLINE T lanes_sum(TV v) {
 #endif
 }
 
-// Sum and maximum of `value` over the work-group, for every item of it; NaN wins the maximum. `shared` holds LSIZE
-// values, and null where LSIZE is 1.
+// Sum and maximum of `value` over the work-group, for each of its items; NaN wins the maximum. `shared` holds LSIZE
+// values, and is null if LSIZE is 1.
 #ifdef IS_FLOAT
 #if LSIZE > 1
 #define GROUP_SHARED(name) __local T name[LSIZE]

@@ -1,4 +1,4 @@
-//! Assertions: a value that is zero becomes an error when the host next waits.
+//! Assertions: a zero value becomes an error at the host's next wait.
 
 use crate::error::Result;
 use crate::kernels::{entry, Class, Family, Spec};
@@ -17,7 +17,7 @@ mod ffi {
     }
 }
 
-/// Reports `message` as a fault of the stream where `condition`, one bool, is false.
+/// Reports `message` as a fault of the stream if `condition`, one bool, is false.
 ///
 /// # Errors
 /// As the driver reports.

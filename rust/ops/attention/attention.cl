@@ -2,15 +2,16 @@
 // "FlashAttention: fast and memory-efficient exact attention with IO-awareness" (NeurIPS 2022), with the online
 // softmax of Milakov and Gimelshein (2018).
 //
-// A work-group takes QUERIES queries of one head through the keys, KEYS at a time. It keeps the running maximum of the
-// scores and the sum of the weights of each query, and rescales what has been summed when the maximum grows. Blocks
-// hold queries in columns, so that all of this is done by lane, and both matmuls read keys and values as they lie.
+// A work-group handles QUERIES queries of one head and walks over the keys, KEYS at a time. It keeps the running
+// maximum of the scores and the sum of the weights of each query, and rescales the sums when the maximum grows. Blocks
+// hold queries in columns, so that each lane does this for its own query, and both matmuls read keys and values without
+// a transpose.
 //
 // A score costs 2 * (head_dim + value_head_dim) operations in the two matmuls and about 16 in between, an eighth as
 // many at a head_dim of 64. Memory is read once for each block of queries, and nothing of the size queries x keys is
 // written.
 
-// Masks keys past the end, and with `is_causal` those after a query.
+// Masks keys past the end and, with `is_causal`, keys after the query.
 INLINE void mask_keys(__local T *scores, int columns, int rows, long first_query, long first_key, const Attention *p) {
   const int parts = (columns + VEC - 1) / VEC;
   const TV lanes = lane_indices();
@@ -24,7 +25,7 @@ INLINE void mask_keys(__local T *scores, int columns, int rows, long first_query
   }
 }
 
-// The maximum of each column between two rows. Four rows at a time, as each step waits for the one before.
+// The maximum of each column over rows [first, last). Four rows at a time, as each step depends on the previous one.
 INLINE TV top_of_rows(__local const T *column, int first, int last) {
   TV tops[4] = {(TV)-INFINITY, (TV)-INFINITY, (TV)-INFINITY, (TV)-INFINITY};
   int k = first;
@@ -117,11 +118,12 @@ __kernel GROUPS_OF(LSIZE) void attention(ATTENTION_ARGUMENTS, __global uchar *ou
     SYNC;
   }
 
-  // A query that sees no key gets 0, and a logarithm beside which every weight is 0 in the backward pass.
+  // A query that sees no key gets 0, and an infinite logsumexp, so that all its weights are 0 in the backward pass.
   __global T *logs = (__global T *)(logsumexp + logsumexp_offset) + unit * p.queries + first_query;
   EACH(i, columns / VEC) {
     const TV total = VECTOR_AT(totals + i * VEC), top = VECTOR_AT(tops + i * VEC);
-    // Not two conditional operators on one condition: of those LLVM makes a mask which Oclgrind 21.10 extends wrongly.
+    // Not two conditional operators on one condition: LLVM turns those into a mask which Oclgrind 21.10 extends
+    // wrongly.
     const TM is_blind = total == (TV)0;
     VECTOR_AT(decay + i * VEC) = select(1 / total, (TV)0, is_blind);
     const TV query_logsumexp = select(top + log(total), (TV)INFINITY, is_blind);

@@ -1,21 +1,20 @@
-// Gradients of attention, from the logarithms of the sums of weights that the forward pass leaves: weights are computed
-// again, block by block (Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning",
-// 2023).
+// Gradients of attention, from the logsumexp that the forward pass writes: weights are computed again, block by block
+// (Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning", 2023).
 //
-// A work-group owns a run of keys of one head, and takes KEYS of them at a time through all queries, so that the
+// A work-group owns a run of keys of one head. It walks over all queries with KEYS keys at a time, so that the
 // gradients of keys and values are summed in local memory and no two groups write to the same address. The gradients of
-// queries are summed in device memory, separately for each run of keys: results do not depend on the order in which
-// groups run.
+// queries are summed in device memory, separately for each run of keys, so that results do not depend on the order in
+// which groups run.
 
-// Beside a greater maximum of the scores a logsumexp rounds the logarithm of the sum of weights by more than 2^-10.
+// If the maximum of the scores is greater, a logsumexp rounds the logarithm of the sum of weights by more than 2^-10.
 #ifdef CLASS_D
 #define PRECISE_LOGSUMEXP 0x1p42
 #else
 #define PRECISE_LOGSUMEXP 0x1p14f
 #endif
 
-// The logarithm of the sum of the weights that follow from a rounded logsumexp, which would be 0 of an exact one. Without
-// it a query all of whose keys a mask of -FLT_MAX hides would weigh each of them 1.
+// The logarithm of the sum of the weights computed from a rounded logsumexp; an exact logsumexp would give 0. Without
+// this correction, a query whose keys are all masked by -FLT_MAX would give each of them weight 1.
 OUTLINED T log_of_weights(const Attention *p, __global const uchar *query, __global const uchar *key,
                           __global const uchar *bias, long last_key, T scale, T query_logsumexp, int dtype1) {
   T total = 0;
@@ -28,12 +27,12 @@ OUTLINED T log_of_weights(const Attention *p, __global const uchar *query, __glo
     if (BIASED) score += load_mask(bias + k * p->bias_column, dtype1);
     total += exp(score - query_logsumexp);
   }
-  // Scores so large that they are rounded by more than the exponential takes: no correction is known.
+  // Otherwise the rounding errors of the scores exceed the range of the exponential: no correction is known.
   return total > 0 && total < INFINITY ? log(total) : 0;
 }
 
-// For each query its logsumexp, what it lacks, and the dot product of its output with its gradient, side by side. One
-// work-item a query.
+// Writes three values for each query: its logsumexp, the correction to it, and the dot product of its output with the
+// output's gradient. One work-item for each query.
 __kernel void attention_delta(ATTENTION_ARGUMENTS, __global const uchar *grad_out, ulong grad_out_offset,
                               __global const uchar *out, ulong out_offset, __global const uchar *logsumexp,
                               ulong logsumexp_offset, __global uchar *row_terms, ulong row_terms_offset, long count) {
@@ -45,24 +44,24 @@ __kernel void attention_delta(ATTENTION_ARGUMENTS, __global const uchar *grad_ou
     TV sum = (TV)0;
     for (long k = 0; k < p.value_head_dim; k += VEC)
       sum = fma(load_of_row(g, k, p.value_head_dim, DTYPE0), load_of_row(y, k, p.value_head_dim, DTYPE0), sum);
-    // That of a query that sees no key is infinite here, and -infinity by the CPU's kernels.
+    // The logsumexp of a query that sees no key is infinity here, and -infinity in the CPU's kernels.
     const T given = ((__global const T *)(logsumexp + logsumexp_offset))[i];
     const T query_logsumexp = given == -INFINITY ? INFINITY : given;
-    T lacks = 0;
+    T correction = 0;
     if (fabs(query_logsumexp) > PRECISE_LOGSUMEXP && query_logsumexp != INFINITY)
-      lacks = log_of_weights(&p, query + query_offset + head_offset(&p.query, batch, head) + row * p.query.row,
-                             key + key_offset + head_offset(&p.key, batch, head / p.group),
-                             bias + bias_offset + head_offset(&p.bias, batch, head) + row * p.bias.row,
-                             p.is_causal ? min(p.keys, row + 1) : p.keys, scale, query_logsumexp, DTYPE1);
+      correction = log_of_weights(&p, query + query_offset + head_offset(&p.query, batch, head) + row * p.query.row,
+                                  key + key_offset + head_offset(&p.key, batch, head / p.group),
+                                  bias + bias_offset + head_offset(&p.bias, batch, head) + row * p.bias.row,
+                                  p.is_causal ? min(p.keys, row + 1) : p.keys, scale, query_logsumexp, DTYPE1);
     __global T *const terms = (__global T *)(row_terms + row_terms_offset) + 3 * i;
     terms[0] = query_logsumexp;
-    terms[1] = lacks;
+    terms[1] = correction;
     terms[2] = lanes_sum(sum);
   }
 }
 
-// Scores become weights; those of keys past the end or after the query become 0.
-INLINE void weigh(__local T *weights, int rows, int columns, __local const T *logs, __local const T *lacks,
+// Turns scores into weights; keys past the end or after the query get weight 0.
+INLINE void weigh(__local T *weights, int rows, int columns, __local const T *logs, __local const T *corrections,
                   long first_query, long first_key, const Attention *p) {
   const int parts = (columns + VEC - 1) / VEC;
   const TV lanes = lane_indices();
@@ -71,11 +70,11 @@ INLINE void weigh(__local T *weights, int rows, int columns, __local const T *lo
     const long end = p->is_causal ? min(p->keys, first_query + row + 1) : p->keys;
     const T limit = (T)clamp(end - first_key - column, 0L, (long)VEC);
     __local T *at = weights + row * KEYS + column;
-    VECTOR_AT(at) = lanes < (TV)limit ? exp_vector(VECTOR_AT(at) - logs[row] - lacks[row]) : (TV)0;
+    VECTOR_AT(at) = lanes < (TV)limit ? exp_vector(VECTOR_AT(at) - logs[row] - corrections[row]) : (TV)0;
   }
 }
 
-// Adds `factor` times a block to rows of T in device memory, or replaces them.
+// Adds `factor` times a block to rows of T in device memory, or overwrites them.
 INLINE void sum_rows(__local const T *block, int rows, int width, __global uchar *target, long step, T factor,
                      bool replaces) {
   const int parts = (width + VEC - 1) / VEC;
@@ -87,9 +86,9 @@ INLINE void sum_rows(__local const T *block, int rows, int width, __global uchar
   }
 }
 
-// One group for each head of keys and run of `run` keys; `sums` holds a gradient of the queries for each run,
-// `sums_step` bytes apart, and 0 where no key of the run is seen. `grad_bias`, dense and 0 where nothing is seen, is
-// null where nobody asks for it. No SYNC depends on a condition: PoCL takes the items of a group apart there.
+// One group for each key head and run of `run` keys. `sums` holds a gradient of the queries for each run, `sums_step`
+// bytes apart, 0 for queries that see no key of the run. `grad_bias` is dense, 0 for keys that are not seen, and null
+// if it is not requested. No SYNC depends on a condition: PoCL separates the items of a group there.
 __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global const uchar *grad_out,
                                                   ulong grad_out_offset, __global const uchar *row_terms,
                                                   ulong row_terms_offset, __global uchar *sums, ulong sums_offset,
@@ -107,7 +106,7 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
   BLOCK_MEMORY(weights, QUERIES, KEYS);
   BLOCK_MEMORY(grad_scores, QUERIES, KEYS);
   BLOCK_MEMORY(query_sums, QUERIES, WIDTH);
-  __local T logs[QUERIES], lacks[QUERIES], deltas[QUERIES];
+  __local T logs[QUERIES], corrections[QUERIES], deltas[QUERIES];
 
   const int head_dim = (int)p.head_dim, value_head_dim = (int)p.value_head_dim;
   const long key_heads = p.heads / p.group, chunk = get_group_id(0) % runs, owner = get_group_id(0) / runs;
@@ -149,7 +148,7 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
               (__global const T *)(row_terms + row_terms_offset) + 3 * (unit * p.queries + first_query + i);
           // Rows past the end get weight 0.
           logs[i] = i < present ? terms[0] : (T)INFINITY;
-          lacks[i] = i < present ? terms[1] : (T)0;
+          corrections[i] = i < present ? terms[1] : (T)0;
           deltas[i] = i < present ? terms[2] : (T)0;
         }
         SYNC;
@@ -164,7 +163,7 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
                    p.bias.row, p.bias_column, DTYPE1);
           SYNC;
         }
-        weigh(weights, rows, columns, logs, lacks, first_query, first_key, &p);
+        weigh(weights, rows, columns, logs, corrections, first_query, first_key, &p);
         SYNC;
         if (DROPS) {
           apply_dropout(grad_scores, KEYS, 1, present, count, &p, unit, first_query, first_key, seed, offset,
@@ -203,7 +202,7 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
   }
 }
 
-// Sums the gradients of the queries, dense, over the runs of keys, into a tensor of any dtype. One item a row.
+// Sums the dense gradients of the queries over the runs of keys, into a tensor of any dtype. One item for each row.
 __kernel void attention_finish(Attention p, __global const uchar *sums, ulong sums_offset, long runs, long sums_step,
                                __global uchar *grad_query, ulong grad_query_offset, int dtype0, long count) {
   ITEM_TASKS(count, first, last);

@@ -1,11 +1,11 @@
-// Attention of few queries (CLASS_F and CLASS_D), as in the decoding of one token after the other: what counts is that
-// keys and values are read once, by all of the device. attention.cl would fill the columns of its blocks with nothing.
+// Attention with few queries (CLASS_F and CLASS_D), as in token-by-token decoding. Its cost is reading keys and values,
+// so the whole device reads them, once. In attention.cl most columns of a block would be empty.
 //
-// A group takes one query through a run of keys, KEYS at a time, with the online softmax of attention.cl; runs are
-// joined afterwards, by their maxima and sums of weights. Dao, Haziza, Massa and Sizov, "Flash-Decoding for long-context inference"
-// (2023).
+// A group handles one query and a run of keys, KEYS at a time, with the online softmax of attention.cl; runs are joined
+// afterwards, by their maxima and sums of weights. Dao, Haziza, Massa and Sizov, "Flash-Decoding for long-context
+// inference" (2023).
 
-// Vectors of a row, and those of them whose sums an item keeps; where items are more than vectors, they share the keys.
+// Vectors of a row, and how many of them an item sums. If there are more items than vectors, they share the keys.
 #define PARTS (WIDTH / VEC)
 #define OWN_PARTS ((PARTS + LSIZE - 1) / LSIZE)
 #define SHARES (LSIZE > PARTS ? LSIZE / PARTS : 1)
@@ -15,8 +15,8 @@ INLINE TV load_row_part(__global const uchar *row, int part, int length, int dty
   return part * VEC < length ? load_of_row(row, part * VEC, length, dtype) : (TV)0;
 }
 
-// Several runs each write a result to `out`, `out_step` bytes apart. Instead of a logarithm, which would lose the sum
-// beside a large maximum, they write the maxima of their scores, and after those of all runs the sums of their weights.
+// With several runs, each writes a result to `out`, `out_step` bytes apart. `logsumexp` then holds the maximum scores
+// of all runs, followed by the sums of their weights: a logarithm would round the sum away next to a large maximum.
 __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uchar *out, ulong out_offset,
                                                int out_dtype, __global uchar *logsumexp, ulong logsumexp_offset,
                                                long runs, long run, long out_step) {
@@ -79,7 +79,7 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
     if (share < SHARES && part < PARTS) VECTOR_AT(shares + share * WIDTH + part * VEC) = sums[v];
   }
   SYNC;
-  // A query that sees no key gets 0, and a logarithm beside which every weight is 0.
+  // A query that sees no key gets 0, and an infinite logsumexp, so that all its weights are 0.
   const T factor = total == 0 ? (T)0 : 1 / total;
   out += out_offset + piece * out_step + head_offset(&p.out, batch, head) + row * p.out.row;
   EACH(v, (value_head_dim + VEC - 1) / VEC) {

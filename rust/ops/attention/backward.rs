@@ -33,12 +33,12 @@ mod ffi {
 /// Occupancy target: work-groups for each compute unit.
 const OCCUPANCY: i64 = 4;
 
-/// Memory that the gradient of the queries is summed in, separate for each run of keys.
+/// Memory for the sums of the queries' gradient, separate for each run of keys.
 struct QuerySums {
     runs: i64,
     /// Keys of a run.
     run: i64,
-    /// Memory other than that of the gradient itself.
+    /// The sums' memory; `None` if they are the gradient itself.
     memory: Option<Workspace>,
     /// Bytes from one run's sums to the next.
     step: i64,
@@ -60,14 +60,14 @@ impl QuerySums {
         let is_direct = runs == 1 && gradient.dtype == launch.class.storage();
         let memory = if is_direct { None } else { Some(launch.target.workspace((runs * step) as usize)?) };
         if let Some(memory) = memory.as_ref().filter(|_| mode.is_causal && runs > 1) {
-            // The first queries see nothing of the later runs.
+            // The first queries see no keys of the later runs.
             launch.target.fill(memory.address, 0, (runs * step) as usize)?;
         }
         Ok(Self { runs, run: blocks_of_run * launch.block_sizes.block, memory, step })
     }
 }
 
-/// Writes the gradients of the inputs, from that of `out` and from what [`attention`](super::attention) has written.
+/// Writes the gradients of the inputs, from the gradient of `out` and the outputs of [`attention`](super::attention).
 ///
 /// # Errors
 /// As [`attention`](super::attention).

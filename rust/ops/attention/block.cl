@@ -1,8 +1,8 @@
 // Matmuls of small matrices in local memory, for kernels that keep intermediate matrices there (CLASS_F and CLASS_D).
 //
 // A block is a dense matrix of T whose rows are multiples of VEC elements. The LSIZE items of a work-group work on one
-// block together, with a SYNC between dependent steps. On CPUs a group is one item, which goes through a block with
-// vectors as wide as a register.
+// block together, with a SYNC between dependent steps. On CPUs a group is one item, which processes a block in vectors
+// as wide as a register.
 
 // Rows and vectors of the part of C that an item keeps in registers: 8 x 2 leave a CPU with 32 registers room for the
 // operands of several steps.
@@ -22,8 +22,8 @@
 // Indices 0 to count - 1, divided among the items of the group.
 #define EACH(i, count) for (int i = get_local_id(0); i < (count); i += LSIZE)
 
-// Row, and first column, of vector i of a block with `parts` vectors in a row; unsigned, which divides faster by a
-// constant.
+// Row, and first column, of vector i of a block with `parts` vectors in a row; unsigned, as that division by a constant
+// is faster.
 #define POSITION(i, parts, row, column) \
   const int row = (uint)(i) / (uint)(parts), column = (uint)(i) % (uint)(parts) * VEC;
 
@@ -54,8 +54,8 @@ static inline __attribute__((always_inline)) void transpose_square(TV *v) {
   }
 }
 
-// Vectors of a row of n elements, which has at least one from i on. The ends of rows are rare, and what they take is
-// long: it is kept out of the loops.
+// Load and store a vector of a row of n elements, from element i < n on. The ends of rows are rare and their code is
+// long, so it is kept out of the loops.
 OUTLINED TV load_end(__global const uchar *row, long i, long n, int dtype) {
   return load_part(row, i, n, dtype, 0);
 }
@@ -90,8 +90,8 @@ INLINE void load_block(__local T *block, int rows, int width, __global const uch
   }
 }
 
-// One square of a block that is loaded transposed: `present` rows from column `column` on. Called, as it is long; of
-// the dtype that the program is built for, as an argument would be no constant in here.
+// Loads one square of a transposed block: `present` rows from column `column` on. Not inlined, as it is long. The dtype
+// is the one that the program is built for, as an argument would not be a constant here.
 OUTLINED void load_square(__local T *to, int width, __global const uchar *input, long step,
                           int present, int column, int length, T factor) {
   TV square[VEC];
@@ -103,8 +103,7 @@ OUTLINED void load_square(__local T *to, int width, __global const uchar *input,
   UNROLL for (int l = 0; l < VEC; l++) VECTOR_AT(to + l * width) = square[l] * factor;
 }
 
-// The same as load_block, transposed and multiplied by `factor`: the rows that are loaded become columns of a block
-// with `width`.
+// As load_block, but transposed and multiplied by `factor`: the loaded rows become columns of a block with `width`.
 INLINE void load_transposed(__local T *block, int rows, int width, __global const uchar *input, long step, int present,
                             int length, T factor) {
   const int parts = width / VEC;
@@ -127,7 +126,7 @@ INLINE void store_block(__local const T *block, int rows, int width, __global uc
   }
 }
 
-// The same for columns of the block, which become rows, and a factor for each of them.
+// As store_block for columns of the block, which become rows, with a factor for each.
 INLINE void store_transposed(__local const T *block, int columns, int width, __global uchar *target, long step,
                              int length, int dtype, __local const T *factors) {
   const int parts = (length + VEC - 1) / VEC;
@@ -144,10 +143,10 @@ INLINE void store_transposed(__local const T *block, int columns, int width, __g
   }
 }
 
-// How a matmul treats what C holds.
+// How a matmul treats the old values of C.
 #define REPLACE 0
 #define ADD 1
-#define ADD_DECAYED 2  // first multiplied by a factor for each column
+#define ADD_DECAYED 2  // after multiplying C by a factor for each column
 
 // BLOCK_ROWS rows and COUNT vectors of C; see `block_matmul`.
 #define DEFINE_PART(COUNT, CALLED)                                                                            \
@@ -173,7 +172,7 @@ INLINE void store_transposed(__local const T *block, int columns, int width, __g
   }
 
 #if BLOCK_VECTORS > 1
-// The ends of rows only: inlining it in each matmul would double what is built.
+// Only for the ends of rows: inlining it in each matmul would double the code.
 DEFINE_PART(1, OUTLINED)
 DEFINE_PART(2, INLINE)
 #else

@@ -1,7 +1,7 @@
 //! Scaled dot-product attention without the matrix of weights.
 //!
-//! Tensors are [batch, heads, length, head_dim] with dense rows. Heads of queries share those of keys and values in
-//! equal groups.
+//! Tensors are [batch, heads, length, head_dim] with dense rows. Equal groups of query heads share a head of keys and
+//! values.
 
 pub mod backward;
 pub mod query;
@@ -27,7 +27,7 @@ mod ffi {
         pub query: Tensor<'a>,
         /// Keys.
         pub key: Tensor<'a>,
-        /// Values, which may have a width of their own.
+        /// Values; their head_dim may differ.
         pub value: Tensor<'a>,
         /// Added to the scores: [batch, heads, queries, keys], of any strides; may be absent.
         pub bias: Tensor<'a>,
@@ -38,7 +38,7 @@ mod ffi {
     pub struct AttentionMode {
         /// Scale of the scores.
         pub scale: f64,
-        /// True where query i sees keys 0 to i only.
+        /// True if query i sees keys 0 to i only.
         pub is_causal: bool,
         /// Probability by which dropout sets a weight to 0; 0 without dropout.
         pub dropout_p: f64,
@@ -46,17 +46,17 @@ mod ffi {
         pub stream: RandomStream,
     }
 
-    /// Gradients of the inputs, to be written. That of the bias is dense, in the compute dtype, 0 where a causal mask
+    /// Gradients of the inputs, to be written. The bias gradient is dense, in the compute dtype, 0 where a causal mask
     /// hides keys, and may be absent.
     #[derive(Clone, Copy, Debug)]
     pub struct AttentionGradients<'a> {
-        /// Of the queries.
+        /// Gradient of the queries.
         pub query: Tensor<'a>,
-        /// Of the keys.
+        /// Gradient of the keys.
         pub key: Tensor<'a>,
-        /// Of the values.
+        /// Gradient of the values.
         pub value: Tensor<'a>,
-        /// Of the bias.
+        /// Gradient of the bias.
         pub bias: Tensor<'a>,
     }
 
@@ -83,9 +83,8 @@ impl AttentionMode {
     }
 }
 
-/// Queries and keys of a block at most. Blocks of 128 queries are as fast as these for 12 heads of width 64 and 512 x
-/// 512 scores, up to a third slower where each query sees the keys before it only, and faster from 2048 on (PoCL,
-/// Xeon; `make bench CASES=attention`).
+/// Most queries, and keys, of a block. Blocks of 128 queries are as fast for 12 heads of width 64 and 512 x 512 scores,
+/// up to a third slower with a causal mask, and faster from 2048 on (PoCL, Xeon; `make bench CASES=attention`).
 const LARGEST_BLOCK: i64 = measured!("ATTENTION_BLOCK", 64);
 /// A block holds at least one part of a matmul.
 const SMALLEST_BLOCK: i64 = 4;
@@ -94,8 +93,7 @@ const SMALLEST_BLOCK: i64 = 4;
 const WIDE_CPU_PART: (i64, i64) = (2, 8);
 const CPU_PART: (i64, i64) = (2, 4);
 const GPU_PART: (i64, i64) = (1, 4);
-/// Local memory that all GPUs have, and of which some have room for several groups. What a CPU's driver reports is the
-/// host's.
+/// Local memory that all GPUs have; some have room for several groups of this size. CPUs' drivers report host memory.
 const GPU_LOCAL: i64 = 32 << 10;
 /// Items of a group on GPUs: a block of 32 x 32 scores has 64 parts of 4 x 4.
 const GPU_GROUP: usize = 64;
@@ -139,7 +137,7 @@ pub(super) struct BlockSizes {
 }
 
 impl BlockSizes {
-    /// The largest blocks that local memory holds; `None` where not even the smallest fit.
+    /// The largest blocks that local memory holds; `None` if not even the smallest fit.
     fn of(pass: Pass, is_cpu: bool, lanes: i64, local_bytes: i64, size: i64, width: i64) -> Option<Self> {
         let (vectors, rows) = match is_cpu {
             true if lanes * size >= 64 => WIDE_CPU_PART,
@@ -149,7 +147,7 @@ impl BlockSizes {
         let mut block = LARGEST_BLOCK;
         while block >= SMALLEST_BLOCK {
             let lanes = lanes.min(block);
-            // A matmul whose rows are those of a head's elements writes whole parts of them.
+            // A matmul whose rows are a head's elements writes whole parts of rows.
             let step = lanes.max(rows.min(block));
             let width = div_ceil(width.max(1), step) * step;
             if pass.elements(block, width) * size <= local_bytes {
@@ -161,7 +159,7 @@ impl BlockSizes {
         None
     }
 
-    /// Always built for its dtype: matmuls of a few constant shapes are most of it, whatever the size.
+    /// Always built for its dtype, whatever the size: the kernels are mostly matmuls of a few constant shapes.
     fn spec(&self, dtype: DType, bias: Option<DType>, drops: bool) -> Spec {
         let spec = Spec::generic()
             .define("LSIZE", self.group as i64)
@@ -200,7 +198,7 @@ fn block_sizes(target: &Target, pass: Pass, class: Class, width: i64) -> Option<
     let lanes = if target.is_cpu() { native_lanes(target, class) } else { Geometry::of(target, class).lanes as i64 };
     let local = i64::try_from(target.device.info.local_mem).unwrap_or(i64::MAX);
     let of = |local| BlockSizes::of(pass, target.is_cpu(), lanes, local, class.size() as i64, width);
-    // Rows that are too wide for that take all there is.
+    // Rows that are too wide for that use all local memory.
     let modest = if target.is_cpu() { None } else { of(local.min(GPU_LOCAL)) };
     modest.or_else(|| of(local))
 }
@@ -244,7 +242,7 @@ impl AttentionLaunch {
     }
 
     pub fn dropout(&self, mode: &AttentionMode) -> entry::DropoutArguments {
-        // The forward pass may have been captured, and this be the backward pass of its last replay.
+        // The forward pass may have been captured, and this may be the backward pass of its last replay.
         let is_captured = self.target.stream.capture().is_some();
         let number = |value| if is_captured { value } else { drawn(value) };
         entry::DropoutArguments {
@@ -255,7 +253,7 @@ impl AttentionLaunch {
     }
 }
 
-/// Encodes the sizes of a call and the layouts of its tensors as kernels take them.
+/// Encodes the sizes of a call and the layouts of its tensors as a kernel argument.
 pub(super) fn encode(
     inputs: &AttentionInputs<'_>,
     mode: &AttentionMode,
@@ -306,7 +304,7 @@ pub(super) fn arguments(
     })
 }
 
-/// Random counters that dropout takes: eight for every 32 queries of a key.
+/// Random counters that dropout uses: eight for every 32 queries of a key.
 pub fn attention_counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64 {
     (batch * heads * keys * div_ceil(queries, 32) * 8).max(0) as u64
 }

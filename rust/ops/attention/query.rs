@@ -1,4 +1,4 @@
-//! Attention of few queries, which is split over the keys; `mod.rs` describes the tensors.
+//! Attention with few queries, split over the keys; `mod.rs` describes the tensors.
 
 use super::{arguments, encode, AttentionInputs, AttentionMode, LISTED_DTYPES, LISTED_WIDTHS};
 use crate::error::Result;
@@ -9,19 +9,19 @@ use crate::ops::core::space::div_ceil;
 use crate::ops::core::target::ITEM_GROUP;
 use crate::ops::{Target, Tensor};
 
-/// Above so many queries blocks of them share what is read of keys and values: 1, 2 and 4 queries of 12 heads of width
-/// 64 and 1024 keys take 266, 232 and 430 us here, about 385 us each in blocks (PoCL, two cores;
-/// `make bench CASES="'1x12x1x64 *'"` with other values of this constant).
+/// Most queries: with more, blocks of queries share the reads of keys and values. 1, 2 and 4 queries of 12 heads of
+/// width 64 and 1024 keys take 266, 232 and 430 us here, and about 385 us each in blocks (PoCL, two cores; `make bench
+/// CASES="'1x12x1x64 *'"` with other values of this constant).
 const FEW: i64 = measured!("ATTENTION_FEW_QUERIES", 2);
-/// Keys of a block, and the fewest of a run.
+/// Keys of a block, and the fewest keys of a run.
 const KEYS: i64 = 64;
 /// Vectors of a row that an item keeps in registers.
 const MOST_PARTS: i64 = 16;
 /// Occupancy target: work-groups for each compute unit.
 const OCCUPANCY: i64 = 4;
 
-/// Returns true if the kernels take a call: few queries of float32 or 16 bits, without dropout, and rows that fit
-/// registers. Those of float64 are rare, and PoCL compiles them for minutes from 16 elements a row on.
+/// Returns true if the kernels support a call: few queries in float32 or a 16-bit dtype, without dropout, and rows that
+/// fit registers. float64 is rare, and with 16 elements a row and more PoCL compiles for minutes.
 pub fn takes(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMode) -> bool {
     let (class, queries) = (inputs.query.class(), inputs.query.size(2));
     let lanes = Geometry::of(target, class).lanes as i64;
@@ -40,7 +40,7 @@ fn group(target: &Target) -> usize {
     }
 }
 
-/// Built for its dtypes, as the other kernels of attention.
+/// Built for its dtypes, like the other attention kernels.
 fn spec(target: &Target, dtype: DType, bias: Option<DType>, widest: i64) -> Spec {
     let lanes = Geometry::of(target, dtype.class()).lanes as i64;
     let spec = Spec::generic()
@@ -63,7 +63,7 @@ pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
     widths.flat_map(dtypes).map(form).collect()
 }
 
-/// As [`super::attention`], of which this is a part.
+/// Computes [`super::attention`] for the calls that [`takes`] accepts.
 ///
 /// # Errors
 /// As the allocator and the driver report.

@@ -14,7 +14,7 @@
 #define DROPS 1
 #endif
 
-// Parts that the rows of a block are divided into where a column is reduced, so that more items than columns take part.
+// Parts of the rows of a block in the reduction of a column, so that more items than columns take part.
 #define SLICES (LSIZE > 1 ? 8 : 1)
 
 #define LOG2_E LIT(1.4426950408889634)
@@ -29,8 +29,8 @@ SHARED(RowStrides, 24);
 
 // Sizes of a call, and the row layouts of its tensors.
 typedef struct {
-  long heads;  // of queries
-  long group;  // heads of queries that share one of keys
+  long heads;  // query heads
+  long group;  // query heads that share a key head
   long queries;
   long keys;
   long head_dim;  // of a query and a key
@@ -62,9 +62,9 @@ static inline long head_offset(const RowStrides *rows, long batch, long head) {
   return batch * rows->batch + head * rows->head;
 }
 
-// e^x for x <= 0, to 2 ulp of 2^(x log2 e); 0 below 2^-125. The difference from the maximum is multiplied, not the score:
-// a score near the limit of T, as of keys that a mask of -FLT_MAX hides, would become infinite. Adding 1.5 * 2^23 rounds
-// to an integer, and leaves it in the low bits: PoCL's rint takes as many instructions as all of this.
+// e^x for x <= 0, to 2 ulp of 2^(x log2 e); 0 below 2^-125. The argument is multiplied after the maximum was
+// subtracted: a score near the limit of T, as from a mask of -FLT_MAX, would become infinite. Adding 1.5 * 2^23 rounds
+// to an integer in the low bits: PoCL's rint takes as many instructions as this whole function.
 #ifdef CLASS_F
 INLINE TV exp_vector(TV difference) {
   const TV x = difference * (TV)LOG2_E;
@@ -88,9 +88,9 @@ INLINE TV lane_indices(void) {
   return v.vector;
 }
 
-// The lowest float16, by which masks hide, as the lowest float32. A query all of whose keys are hidden then weighs them
-// alike, as for the other dtypes, and as where scores are computed in float16. ATen's CPU kernel adds the mask in float32
-// and keeps the scores. -INFINITY stays: it hides a key for good.
+// Converts the lowest float16, which masks use to hide keys, to the lowest float32. A query whose keys are all hidden
+// then gives them equal weights, as with the other dtypes and when scores are computed in float16. ATen's CPU kernel
+// adds the mask in float32 and keeps the scores. -INFINITY is unchanged: it always hides a key.
 INLINE TV as_mask(TV v, int dtype) {
   if (dtype != DT_F16) return v;
   return v == (TV)-65504 ? (TV)LIT(-3.4028234663852886e38) : v;
@@ -103,8 +103,8 @@ INLINE T load_mask(__global const uchar *p, int dtype) {
 // Loads elements of the bias that are not contiguous.
 OUTLINED TV load_apart(__global const uchar *p, long step, int n, int dtype) { return load_lanes(p, step, n, dtype); }
 
-// Adds the bias to a block of scores. Element (row, column) of the block is that of query
-// and key `row_step` and `column_step` bytes on in the bias.
+// Adds the bias to a block of scores. In the bias, the rows of the block are `row_step` bytes apart, and its columns
+// `column_step`.
 INLINE void add_bias(__local T *scores, int width, int rows, int columns, __global const uchar *bias, long row_step,
                      long column_step, int dtype) {
   const int parts = (columns + VEC - 1) / VEC;
@@ -117,8 +117,8 @@ INLINE void add_bias(__local T *scores, int width, int rows, int columns, __glob
   }
 }
 
-// Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011), as random.cl has it: 8 counters in lanes; the words of one
-// group decide on 32 neighbouring queries of a key, whatever the blocks are.
+// Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011), as in random.cl: 8 counters in lanes. The words of one group
+// decide on 32 neighbouring queries of a key, independently of the blocks.
 #define DROPOUT_GROUP 32
 
 INLINE void dropout_words(ulong seed, ulong counter, uint8 c[4]) {
@@ -139,7 +139,7 @@ INLINE void dropout_words(ulong seed, ulong counter, uint8 c[4]) {
 }
 
 // Multiplies the weights of a block by 0 or 1 / keep_prob. The block holds `queries` x `keys` weights, whose neighbours
-// by query and by key are `query_step` and `key_step` elements apart; `unit` numbers batch and head.
+// by query and by key are `query_step` and `key_step` elements apart; `unit` is the index of batch and head.
 INLINE void apply_dropout(__local T *block, int query_step, int key_step, int queries, int keys, const Attention *p,
                           long unit, long first_query, long first_key, DROPOUT_ARGUMENTS) {
   const long groups = (p->queries + DROPOUT_GROUP - 1) / DROPOUT_GROUP;

@@ -1,5 +1,5 @@
-//! The gradient of a convolution's weight where input channels are few and output channels many, as in the first layer
-//! of a network, on CPUs.
+//! The gradient of a convolution's weight on CPUs, for few input channels and many output channels, as in the first
+//! layer of a network.
 
 use super::direct::{program, Direct};
 use crate::error::Result;
@@ -11,20 +11,20 @@ use crate::ops::matmul::gemm::{finish, launch, occupancy_target};
 use crate::ops::matmul::plan::GemmSize;
 use crate::ops::Target;
 
-/// Input channels of a group up to which a GEMM, whose im2col matrix is packed value by value at borders, takes longer.
+/// Input channels of a group up to which a GEMM takes longer, as its im2col matrix is packed value by value at borders.
 const FEW_CHANNELS: i64 = 4;
-/// Vectors of output channels from which there are enough sums to hide the latency of an addition.
+/// Fewest vectors of output channels whose sums hide the latency of an addition.
 const LEAST_VECTORS: i64 = 2;
-/// Weights of a output channel whose sums are in registers at a time: `WEIGHTS_AT_ONCE` of `conv_weight.cl`.
+/// Weights of an output channel whose sums are in registers at a time: `WEIGHTS_AT_ONCE` of `conv_weight.cl`.
 const WEIGHTS_AT_ONCE: i64 = 6;
 /// Local memory for a box's input and gradient: a part of L2. Twice as much makes no difference (7x7 stride 2, 3x3 and
-/// 4x4 stride 4 of 3 channels; PoCL, Xeon with 2 MiB of it; `make bench CASES="'7x7/2 *'"`).
+/// 4x4 stride 4 of 3 channels; PoCL, Xeon with 2 MiB of L2; `make bench CASES="'7x7/2 *'"`).
 const BOX_BYTES: i64 = measured!("CONV_WEIGHT_BOX_BYTES", 96 << 10);
 /// Local memory for the sums.
 const SUM_BYTES: i64 = 256 << 10;
 
-/// The gradient of the weight; `epilogue` takes it as rows of (input channels, kernel elements) and columns of output
-/// channels. Returns false, and does nothing, where another way suits the convolution better.
+/// Computes the gradient of the weight; `epilogue` takes it as rows of (input channels, kernel elements) and columns of
+/// output channels. Returns false, without doing anything, if another algorithm suits the convolution better.
 ///
 /// # Errors
 /// As the allocator and the driver report.

@@ -1,4 +1,4 @@
-//! Depthwise convolutions of tensors whose channels lie innermost: vectors of channels, and no packing.
+//! Depthwise convolutions of channels-last tensors: vectors of channels, and no packing.
 
 use super::direct::{program, Direct};
 use super::{Bias, ConvDirection, WeightStrides};
@@ -16,13 +16,13 @@ use crate::ops::Target;
 /// Vectors of channels of a work-item on CPUs, as in `conv_channels.cl`.
 const CHANNEL_VECTORS: i64 = 4;
 
-/// Returns true if a convolution is depthwise, and of tensors whose channels lie innermost.
+/// Returns true for a depthwise convolution of channels-last tensors.
 pub(in crate::ops) fn suits(direct: &Direct) -> bool {
     let Direct { input, output, groups, .. } = direct;
     *groups == input.channels && *groups == output.channels && input.channel_stride == 1 && output.channel_stride == 1
 }
 
-/// Enqueues a kernel of work-items in three dimensions: `ITEM_POSITION` of `conv_channels.cl`.
+/// Enqueues a kernel over work-items in three dimensions: `ITEM_POSITION` of `conv_channels.cl`.
 fn launch<A: Arguments>(
     target: &Target,
     program: &CachedProgram,
@@ -37,7 +37,7 @@ fn launch<A: Arguments>(
     target.launch(program, kernel, args, &[count.next_multiple_of(ITEM_GROUP)], None)
 }
 
-/// A value for each output position.
+/// Computes a value for each output position.
 ///
 /// # Errors
 /// As the allocator and the driver report.
@@ -91,7 +91,7 @@ pub(in crate::ops) fn convolve(
     launch(target, &program, entry::CONV_CHANNELS, &args, [across, div_ceil(rows, block), output.images])
 }
 
-/// The gradient of the weight; `epilogue` takes it as rows of kernel elements and columns of channels.
+/// Computes the gradient of the weight; `epilogue` takes it as rows of kernel elements and columns of channels.
 ///
 /// # Errors
 /// As the allocator and the driver report.

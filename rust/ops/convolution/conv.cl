@@ -1,8 +1,9 @@
-// Convolutions with so few channels a group that packing would cost more than the arithmetic, such as depthwise ones.
+// Convolutions with so few channels in a group that packing would cost more than the arithmetic, such as depthwise
+// ones.
 //
-// A work-group copies the box of input positions that a box of output positions reads to local memory, with its
-// padding in it, and computes from there: no bounds, no dtypes. On CPUs local memory is the core's L1, and a group one
-// item. Dimensions are innermost first (w, h, d), as in im2col.cl.
+// A work-group copies the box of input positions that a box of output positions reads to local memory, padding
+// included, and computes from there without bounds checks and dtype conversions. On CPUs local memory is the core's L1,
+// and a group is one item. Dimensions are innermost first (w, h, d), as in im2col.cl.
 
 #ifndef ITEMS
 #define ITEMS 1
@@ -22,7 +23,7 @@
 
 // Kernel element t of output position p reads position p * stride + origin + t * dilation. Element i of the input lies
 // at position i * in_dilation; all other positions are zero. A convolution has in_dilation = 1; its transpose has
-// stride = 1, and the stride of the convolution for in_dilation.
+// stride = 1 and in_dilation = the stride of the convolution.
 typedef struct {
   long out_sizes[SPATIAL];
   long kernel_size[SPATIAL];
@@ -36,7 +37,7 @@ typedef struct {
   long image_stride;
   long channels;  // in a group
   long box_out_sizes[SPATIAL];  // output positions of a work-group
-  long box_in_sizes[SPATIAL];  // input positions that those read
+  long box_in_sizes[SPATIAL];  // input positions that they read
   long pitch;  // whole vectors that hold every `stride`th position of a row
 } ConvLayout;
 SHARED(ConvLayout, 272);
@@ -114,8 +115,8 @@ static inline Element element_at(const ConvLayout *conv, int index) {
   return element;
 }
 
-// Returns the kernel element at `index`; `element` is that at `index - ITEMS`. A single item steps from the one to the
-// other, as divisions would take longer than small boxes.
+// Returns the kernel element at `index`; `element` is the one at `index - ITEMS`. A single item steps from one to the
+// next, as divisions would take longer than small boxes.
 static inline Element next_element(const ConvLayout *conv, Element element, int index) {
   if (ITEMS > 1) return element_at(conv, index % (int)count_elements(conv));
   for (int d = 0; d < SPATIAL; ++d) {
@@ -143,8 +144,8 @@ static inline void find_offsets(const ConvLayout *conv, __local int *offsets) {
   }
 }
 
-// Vectors of local memory at the address of any element. GPUs load a packed struct by bytes; of vload and vstore PoCL
-// makes pieces.
+// Vectors of local memory at the address of any element. GPUs load a packed struct byte by byte; PoCL splits vload and
+// vstore.
 #if VEC == 1
 #define LOAD_ANYWHERE(p) (*(p))
 #define STORE_ANYWHERE(v, p) (*(p) = (v))
@@ -166,7 +167,7 @@ typedef struct __attribute__((packed)) {
 #define STORE_HALF vstore2
 #endif
 
-// Copies elements `first` and on of a row of the input to positions `x`, x + in_dilation, ... of a row of a box.
+// Copies elements from `first` on of a row of the input to positions `x`, x + in_dilation, ... of a row of a box.
 static inline void copy_row(const ConvLayout *conv, __global const uchar *input, int dt, long first, int x, int count,
                             __local T *row) {
   const int stride = (int)conv->stride[0], in_dilation = (int)conv->in_dilation[0];
@@ -212,7 +213,7 @@ static inline void copy_row(const ConvLayout *conv, __global const uchar *input,
   }
 }
 
-// Copies the positions of one channel, which starts at `input`, that a box reads.
+// Copies the positions that a box reads from one channel, which starts at `input`.
 static inline void copy_box(const ConvLayout *conv, const Box *box, __global const uchar *input, int dt,
                             __local T *out) {
   long first[SPATIAL];
@@ -257,7 +258,7 @@ static inline int cursor_offset(const ConvLayout *conv, const Cursor *cursor) {
          row_length(conv);
 }
 
-// The weights of a group, as [output channels][input channels][kernel].
+// Copies the weights of a group, as [output channels][input channels][kernel].
 static inline void copy_weights(const ConvLayout *conv, __global const uchar *weight, int dt,
                                 const WeightLayout *strides, int out_channels, __local T *local_weight) {
   const int kernel_numel = (int)count_elements(conv), channels = (int)conv->channels;
@@ -271,7 +272,7 @@ static inline void copy_weights(const ConvLayout *conv, __global const uchar *we
   }
 }
 
-// The output positions of a box in one output channel, which starts at `out`.
+// Computes the output positions of a box in one output channel, which starts at `out`.
 static inline void convolve_box(const ConvLayout *conv, const Box *box, __local const T *planes,
                                 __local const int *offsets, __local const T *local_weight, T bias,
                                 const OutputStrides *strides, __global uchar *out, int dt) {
@@ -305,8 +306,8 @@ static inline void convolve_box(const ConvLayout *conv, const Box *box, __local 
   }
 }
 
-// Global size (groups * ITEMS, boxes, images) in groups of ITEMS. `bias` is null where there is none. Local memory of
-// vectors is an argument of vectors: NVIDIA's driver aligns it for the type that the kernel declares, and no more.
+// Global size (groups * ITEMS, boxes, images) in groups of ITEMS. `bias` is null if there is none. Local memory for
+// vectors is declared as vectors: NVIDIA's driver aligns it only for the declared type.
 __kernel GROUPS_OF(ITEMS) void conv_direct(__global const uchar *input, ulong input_offset, int input_dtype,
                                            __global const uchar *weight, ulong weight_offset, int weight_dtype,
                                            __global const uchar *bias, ulong bias_offset, int bias_dtype,

@@ -1,16 +1,16 @@
-// Depthwise convolutions of tensors whose channels lie innermost: a vector holds neighbouring channels.
+// Depthwise convolutions of channels-last tensors: a vector holds neighbouring channels.
 //
-// A lane computes one channel, so nothing is copied but the weights, which `conv_channel_weights` copies to
-// [kernel][channels, padded to whole vectors]. `ConvLayout`, `OutputStrides` and `WeightLayout` are those of conv.cl;
-// boxes do not matter here.
+// A lane computes one channel, so only the weights are copied: `conv_channel_weights` copies them to [kernel][channels,
+// padded to whole vectors]. `ConvLayout`, `OutputStrides` and `WeightLayout` are those of conv.cl; boxes are not used
+// here.
 
 // Vectors of channels of an item: four hide the latency of a multiply-add. On GPUs, neighbouring items read
 // neighbouring vectors.
 #define CHANNEL_VECTORS (ITEMS == 1 ? 4 : 1)
 #define ITEM_CHANNELS (CHANNEL_VECTORS * VEC)
 
-// Position of this item in a space of these sizes. On GPUs items are numbered through, so that groups are full however
-// small the sizes are, and an item beyond them returns: no barrier may follow.
+// Position of this item in a space of these sizes. On GPUs items have one linear index, so that groups are full for any
+// sizes. Items past the end return, so no barrier may follow.
 #ifdef IS_CPU
 #define ITEM_POSITION(x, y, z, width, height, depth) \
   const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2)
@@ -35,7 +35,7 @@ __kernel void conv_channel_weights(__global const uchar *weight, ulong weight_of
       channel < channels ? load_one(weight + weight_offset, at, DTYPE_OF(weight_dtype)) : FROM_REAL(0);
 }
 
-// Element of the input that kernel element t of output position p reads in dimension d; negative where there is none.
+// Element of the input that kernel element t of output position p reads in dimension d; negative if there is none.
 static inline long element_of(const ConvLayout *conv, int d, long p, long t) {
   const long position = p * conv->stride[d] + conv->origin[d] + t * conv->dilation[d];
   if (position < 0 || (conv->in_dilation[d] > 1 && position % conv->in_dilation[d] != 0)) return -1;
@@ -43,7 +43,7 @@ static inline long element_of(const ConvLayout *conv, int d, long p, long t) {
   return element < conv->in_sizes[d] ? element : -1;
 }
 
-// VEC channels from `first` on of those `count` that begin at `offset`; the lanes past the last are zero.
+// Loads VEC channels from `first` on, of the `count` channels that begin at `offset`; lanes past the last one are zero.
 ALWAYS_INLINE TV load_channels(__global const uchar *image, long offset, long first, long count, int dt) {
   if (first + VEC <= count) return load_dense(image, offset + first, dt);
   return load_part(image + offset * dtype_size(dt), first, count, dt, FROM_REAL(0));
@@ -128,13 +128,13 @@ __kernel void conv_channels(__global const uchar *input, ulong input_offset, int
   }
 }
 
-// Contribution of a row of output positions to kernel element t. Four sums, so that an addition need not wait for the
-// one before.
+// Contribution of a row of output positions to kernel element t. Four sums, so that an addition does not wait for the
+// previous one.
 ALWAYS_INLINE TV row_gradient(const ConvLayout *conv, __global const uchar *input, int dt, long values,
                               __global const uchar *grad_output, int grad_output_dt, long grad_outputs, long step,
                               long t, long count) {
   TV sums[4] = {(TV)(0), (TV)(0), (TV)(0), (TV)(0)};
-  // The input of a gradient of the weight is not dilated: the positions inside lie between two bounds.
+  // In the gradient of the weight the input is not dilated, so the positions inside it lie between two bounds.
   const long stride = conv->stride[0], origin = conv->origin[0] + t % conv->kernel_size[0] * conv->dilation[0];
   const long first = origin < 0 ? (-origin + stride - 1) / stride : 0;
   const long last = min(conv->out_sizes[0], (conv->in_sizes[0] - origin + stride - 1) / stride);

@@ -1,11 +1,11 @@
-// The gradient of the weight of convolutions with few channels a group, from the boxes of conv.cl: a work-group adds up
-// what the boxes of its images contribute to the weights of one group of channels.
+// The gradient of the weight of convolutions with few channels in a group, from the boxes of conv.cl: a work-group sums
+// the contributions of the boxes of its images to the weights of one group of channels.
 
 // Kernel elements whose gradients an item sums at once: 5 hide the latency of a multiply-add, and waste least for 9, 25
 // and 49 kernel elements.
 #define ELEMENTS_AT_ONCE (ITEMS == 1 ? 5 : 1)
 
-// The gradient of a box's output positions in one channel, rows padded to whole vectors with zeros.
+// Copies the gradient of a box's output positions in one channel, with rows padded to whole vectors by zeros.
 static inline void copy_gradient(const Box *box, __global const uchar *grad_output, int dt,
                                  const OutputStrides *strides, __local T *out) {
   const int all = box->vectors * box->count[1] * box->count[2], element = dtype_size(dt);
@@ -16,6 +16,14 @@ static inline void copy_gradient(const Box *box, __global const uchar *grad_outp
     *(__local TV *)(out + index * VEC) = load_lanes(grad_output + at * element, strides->strides[0] * element,
                                                     min(VEC, box->count[0] - cursor.vector * VEC), dt);
   }
+}
+
+// Zeros in place of the elements past the `n` first: the input there may be infinite, and times a gradient of 0 be NaN.
+static inline TV first_elements(TV value, int n) {
+  Lanes v;
+  v.vector = value;
+  for (int l = 0; l < VEC; ++l) v.lanes[l] = l < n ? v.lanes[l] : FROM_REAL(0);
+  return v.vector;
 }
 
 // Adds a box's contributions to the weights [k, k + ELEMENTS_AT_ONCE) of one output channel.
@@ -32,8 +40,14 @@ static inline void add_weights(const ConvLayout *conv, const Box *box, __local c
   for (int index = 0; index < all; ++index) {
     const TV grad_value = *(__local const TV *)(grad_output + index * VEC);
     const int offset = cursor_offset(conv, &cursor) + cursor.vector * VEC;
+    const int valid = box->count[0] - cursor.vector * VEC;
+    if (valid >= VEC) {
   UNROLL for (int t = 0; t < ELEMENTS_AT_ONCE; ++t) sums[t] =
-        MULTIPLY_ADD(grad_value, LOAD_ANYWHERE(from[t] + offset), sums[t]);
+          MULTIPLY_ADD(grad_value, LOAD_ANYWHERE(from[t] + offset), sums[t]);
+    } else {
+      for (int t = 0; t < ELEMENTS_AT_ONCE; ++t)
+        sums[t] = MULTIPLY_ADD(grad_value, first_elements(LOAD_ANYWHERE(from[t] + offset), valid), sums[t]);
+    }
     move_on(box, &cursor);
   }
   for (int t = 0; t < min(ELEMENTS_AT_ONCE, k_count - k); ++t) out[k + t] += sequential_sum(sums[t]);

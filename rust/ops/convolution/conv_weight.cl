@@ -1,16 +1,16 @@
-// The gradient of a convolution's weight where input channels are few and output channels many, as in the first layer
-// of a network, on CPUs: a vector holds neighbouring output channels.
+// The gradient of a convolution's weight on CPUs, for few input channels and many output channels, as in the first
+// layer of a network: a vector holds neighbouring output channels.
 //
 // Each output position adds its gradient, times a value of the input, to the gradient of the weight of every channel
-// and kernel element. The input lies in local memory as boxes with padding in them (conv.cl), so it is read as scalars
-// in place: no im2col matrix is packed, which a GEMM would use no more than `out_channels` times.
+// and kernel element. The input is in local memory as padded boxes (conv.cl) and is read from there as scalars. No
+// im2col matrix is packed: a GEMM would use it only `out_channels` times.
 
 #ifndef IS_COMPLEX
-// Weights of a output channel whose sums registers hold, with those of up to 4 vectors of output channels: 24 of
+// Weights of an output channel whose sums are in registers at a time, for up to 4 vectors of output channels: 24 of
 // AVX-512's 32 registers.
 #define WEIGHTS_AT_ONCE 6
 
-// Rows of VEC by VEC values become columns: VEC pairs, fours and so on come together.
+// Transposes VEC by VEC values: first pairs are joined, then fours and so on.
 ALWAYS_INLINE void transpose_vectors(TV *rows) {
 #if VEC > 1
   UNROLL for (int bit = 1; bit < VEC; bit *= 2) {
@@ -24,7 +24,7 @@ ALWAYS_INLINE void transpose_vectors(TV *rows) {
 #endif
 }
 
-// The gradient of a row of `width` output positions as [positions][pitch], output channels padded with zeros.
+// Copies the gradient of a row of `width` output positions as [positions][pitch], with output channels padded by zeros.
 ALWAYS_INLINE void copy_gradient_row(__global const uchar *grad_output, int dt, const OutputStrides *strides, int width,
                                      int out_channels, int pitch, __local T *out) {
   const int element = dtype_size(dt);
@@ -40,7 +40,7 @@ ALWAYS_INLINE void copy_gradient_row(__global const uchar *grad_output, int dt, 
     for (int x = 0; x < width; x += VEC) {
       const int positions = min(VEC, width - x);
       TV rows[VEC];
-      // Not unrolled: a load of any stride is too much code for that.
+      // Not unrolled: a load with any stride is too much code for that.
       for (int r = 0; r < VEC; ++r) rows[r] =
           r < channels ? load_lanes(from + r * channel_step + x * position_step, position_step, positions, dt)
                        : (TV)(0);

@@ -1,4 +1,5 @@
-//! Convolutions with few channels a group: boxes of output positions are computed from local memory, with no packing.
+//! Convolutions with few channels in a group: boxes of output positions are computed from local memory, with no
+//! packing.
 
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ pub(in crate::ops) struct Boxes {
     pitch: i64,
 }
 
-/// Elements of local memory, of one input channel and of one output channel.
+/// Elements of local memory for one input channel and for one output channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) struct Elements {
     pub input: i64,
@@ -125,13 +126,13 @@ impl Direct {
         self.output.channels / self.groups
     }
 
-    /// Weights of one output channel: K of the GEMM that this is.
+    /// Weights of one output channel: K of the equivalent GEMM.
     pub(in crate::ops) fn k(&self) -> i64 {
         self.in_channels() * self.weight.positions()
     }
 
-    /// The largest boxes of which `out_channels` output channels and all input channels of a group fit local memory,
-    /// but small enough for `parts` of them; none where not even one vector of output positions fits.
+    /// The largest boxes for which `out_channels` output channels and all input channels of a group fit local memory,
+    /// but small enough to give `parts` boxes; `None` if not even one vector of output positions fits.
     fn fit(&self, target: &Target, class: Class, out_channels: i64, parts: i64) -> Option<Boxes> {
         let local = target.device.info.local_mem as i64;
         let element = class.size() as i64;
@@ -143,8 +144,8 @@ impl Direct {
         self.largest_boxes(native_lanes(target, class), out_channels, parts, most)
     }
 
-    /// The largest boxes of which `out_channels` output channels and all input channels of a group are at most `most`
-    /// elements, but small enough for `parts` of them.
+    /// The largest boxes for which `out_channels` output channels and all input channels of a group are at most `most`
+    /// elements, but small enough to give `parts` boxes.
     pub(in crate::ops) fn largest_boxes(&self, lanes: i64, out_channels: i64, parts: i64, most: i64) -> Option<Boxes> {
         let fits = |out_sizes: Spatial| {
             let needed = self.elements(self.kernel_map.boxes(out_sizes, lanes), lanes);
@@ -168,8 +169,8 @@ impl Direct {
         self.output.sizes.iter().zip(boxes.out_sizes).map(|(&size, part)| div_ceil(size, part)).product()
     }
 
-    /// The arguments of a kernel for weights: both volumes, and local memory for a box and for the sums of so many
-    /// weights of so many output channels.
+    /// The arguments of a weight-gradient kernel: both volumes, and local memory for a box and for the sums of
+    /// `weights` weights of `channels` output channels.
     pub(in crate::ops) fn weight_args(
         &self,
         sums: Memory,
@@ -196,7 +197,7 @@ impl Direct {
         }
     }
 
-    /// The `ConvLayout` of kernels; boxes matter to some only.
+    /// The `ConvLayout` of kernels, only some of which use boxes.
     pub(in crate::ops) fn layout(&self, boxes: Option<Boxes>) -> ConvLayout {
         let boxes = boxes.unwrap_or(Boxes { out_sizes: [1; 3], in_sizes: [1; 3], pitch: 1 });
         let DirectKernelMap { kernel_size, stride, origin, dilation, in_dilation } = self.kernel_map;
@@ -225,7 +226,7 @@ impl Direct {
     }
 }
 
-/// The largest part of `total`, at most `limit`, that fits: all of it, or halves of that.
+/// The largest part of `total`, at most `limit`, that fits: `limit` is halved until it does.
 fn largest(total: i64, limit: i64, fits: impl Fn(i64) -> bool) -> Option<i64> {
     let halves = std::iter::successors(Some(limit.max(1)), |size| (*size > 1).then_some(div_ceil(*size, 2)));
     halves.map(|size| size.min(total)).find(|size| fits(*size))
@@ -239,7 +240,7 @@ fn items(target: &Target) -> i64 {
     }
 }
 
-/// The program of the kernels that pack nothing.
+/// The program of the kernels without packing.
 pub(in crate::ops) fn program(target: &Target, class: Class, dtype: DType) -> Result<Arc<CachedProgram>> {
     target.program(Family::Conv, class, &spec(target, class, dtype))
 }
@@ -273,7 +274,8 @@ const fn local(elements: i64, size: i64) -> LocalBytes {
     LocalBytes((elements * size) as usize)
 }
 
-/// A value for each output position. Returns false, and does nothing, where a box does not fit local memory.
+/// Computes a value for each output position. Returns false, without doing anything, if a box does not fit local
+/// memory.
 ///
 /// # Errors
 /// As the allocator and the driver report.
@@ -316,8 +318,8 @@ pub(in crate::ops) fn convolve(
     Ok(true)
 }
 
-/// The gradient of the weight; `epilogue` takes it as rows of output channels and columns of (input channels, kernel
-/// elements). Returns false, and does nothing, where a box does not fit local memory.
+/// Computes the gradient of the weight; `epilogue` takes it as rows of output channels and columns of (input channels,
+/// kernel elements). Returns false, without doing anything, if a box does not fit local memory.
 ///
 /// # Errors
 /// As the allocator and the driver report.

@@ -1,4 +1,4 @@
-//! Convolutions whose results go on into element-wise operations of a graph, in the kernel of their GEMM.
+//! Convolutions fused with the element-wise operations that follow them in a graph, in the GEMM's kernel.
 
 use super::{compute, is_gemm, ConvDirection, ConvParameters};
 use crate::error::Result;
@@ -29,18 +29,18 @@ mod ffi {
     }
 }
 
-/// Returns true if convolutions with so many channels in a group are computed by a GEMM on GPUs, whose kernel goes on
-/// with a text.
+/// Returns true if convolutions with so many channels in a group are computed by a GEMM on GPUs, whose kernel can apply
+/// a fused epilogue.
 fn convolution_is_gemm(out_channels: i64, in_channels: i64) -> bool {
     out_channels > 0 && in_channels > 0 && is_gemm(out_channels, in_channels)
 }
 
-/// Computes a convolution and what its text makes of the output, which has the layout of `out`: dense, in some memory
-/// of the same device.
+/// Computes a convolution and applies its fused epilogue. `out` gives the dense layout of the convolution's result, and
+/// any memory of the same device.
 ///
 /// # Errors
-/// [`crate::error::Error::Invalid`] for a number that is none and when channels do not fit; otherwise as the compiler,
-/// the allocator and the driver report.
+/// [`crate::error::Error::Invalid`] for an unknown epilogue id and for channels that do not match; otherwise as the
+/// compiler, the allocator and the driver report.
 fn fused_convolution(
     out: &Tensor<'_>,
     input: &Tensor<'_>,

@@ -1,8 +1,8 @@
 //! Convolutions and their gradients, in one to three dimensions.
 //!
-//! Two functions cover all six passes. [`convolve`] computes a value for each output position: the forward and the
-//! gradient of the input, which are each other's transpose. [`convolve_backward_weight`] computes one for each weight.
-//! A transposed convolution is the same with the roles of input and output exchanged.
+//! Two functions cover all six passes. [`convolve`] computes a value for each output position: the forward pass and the
+//! gradient of the input, which are each other's transpose. [`convolve_backward_weight`] computes a value for each
+//! weight. A transposed convolution exchanges the roles of input and output.
 
 pub mod backward_weight;
 pub mod channels;
@@ -78,9 +78,9 @@ mod ffi {
 
 pub use ffi::{ConvDirection, ConvParameters};
 
-/// Input channels, and output channels, of a group up to which packing costs more than it saves.
+/// Most input channels, and output channels, of a group for which packing costs more than it saves.
 const DIRECT_CHANNELS: i64 = measured!("CONV_DIRECT_CHANNELS", 4);
-/// The same for the gradient of the weight: of both multiplied.
+/// For the gradient of the weight: the largest product of both.
 const DIRECT_WEIGHTS: i64 = 32;
 
 /// A value for each output channel.
@@ -100,7 +100,7 @@ pub(super) struct WeightStrides {
 }
 
 impl WeightStrides {
-    /// With the strides of the kernel elements.
+    /// The layout, with the strides of the kernel elements.
     pub fn layout(self, weight: &Volume) -> WeightLayout {
         let Self { out, input, group } = self;
         WeightLayout { strides: weight.strides, out_stride: out, in_stride: input, group_stride: group }
@@ -115,12 +115,12 @@ impl WeightStrides {
     }
 }
 
-/// A value for each output position: `out = input * weight + bias`. `Forward` is the forward of a convolution and the
-/// gradient of a transposed one's input; `Transposed` is the gradient of a convolution's input and the forward of a
-/// transposed one.
+/// Computes a value for each output position: `out = input * weight + bias`. `Forward` is a convolution's forward pass
+/// or a transposed convolution's input gradient; `Transposed` is a convolution's input gradient or a transposed
+/// convolution's forward pass.
 ///
 /// # Errors
-/// [`Error::Invalid`] when channels do not fit; otherwise as the allocator and the driver report.
+/// [`Error::Invalid`] for channels that do not match the groups; otherwise as the allocator and the driver report.
 pub fn convolve(
     out: &Tensor<'_>,
     input: &Tensor<'_>,
@@ -135,12 +135,12 @@ pub fn convolve(
     compute(&Target::of(out.address)?, [out, input, weight, bias], parameters, direction, None)
 }
 
-/// Returns true if a GEMM computes convolutions with so many channels in a group: on GPUs always.
+/// Returns true if a GEMM computes convolutions with so many channels in a group, on GPUs always.
 fn is_gemm(out_channels: i64, in_channels: i64) -> bool {
     out_channels.max(in_channels) > DIRECT_CHANNELS
 }
 
-/// A convolution of `[out, input, weight, bias]`; one with a text is computed by a GEMM alone.
+/// Computes a convolution of `[out, input, weight, bias]`; with a fused epilogue only by a GEMM.
 fn compute(
     target: &Target,
     [out, input, weight, bias]: [&Tensor<'_>; 4],
@@ -171,7 +171,7 @@ fn compute(
             for w in &along_w {
                 let dims = [w, h, d];
                 let kernel_size = dims.map(|dim| dim.kernel_size);
-                // Where no kernel element reaches a dimension, none reaches the output position.
+                // If no kernel element reaches the position in one dimension, none reaches it at all.
                 let kernel_size = if kernel_size.contains(&0) { [0; 3] } else { kernel_size };
                 let kernel_map = KernelMap {
                     out_sizes: dims.map(|dim| dim.out_size),
@@ -256,7 +256,7 @@ impl SubConvolution {
             b: matrix.map_or(packed, |matrix| GemmOperand::Matrix(matrix.transposed())),
             epilogue,
         };
-        // The side whose neighbours are neighbours in the result becomes the columns, which are stored as vectors.
+        // Columns are stored as vectors, so the operand that is contiguous in the result becomes the columns.
         if self.out.channel_stride == 1 && rows > 1 {
             let (a, b) = (matrix.map_or(packed, GemmOperand::Matrix), GemmOperand::Matrix(weight.transposed()));
             let epilogue = epilogue.transposed();
@@ -288,9 +288,8 @@ impl SubConvolution {
     }
 }
 
-/// A value for each weight: the gradient of a convolution's weight (output channels, input channels of a group,
-/// kernel) from its input and the gradient of its output; for a transposed convolution, from the gradient of its output
-/// and its input.
+/// Computes the gradient of a convolution's weight (output channels, input channels of a group, kernel) from its input
+/// and the gradient of its output; for a transposed convolution, from the gradient of its output and its input.
 ///
 /// # Errors
 /// As [`convolve`].
@@ -390,7 +389,7 @@ fn check_groups(
     let groups = parameters.groups;
     if groups < 1 || result.channels % groups != 0 || input.channels % groups != 0 {
         return Err(Error::Invalid(format!(
-            "OpenCL: channels of {} and {} do not make {groups} groups",
+            "OpenCL: channels of {} and {} cannot be divided into {groups} groups",
             input_tensor.describe(),
             result_tensor.describe()
         )));

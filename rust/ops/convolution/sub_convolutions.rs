@@ -102,8 +102,8 @@ pub fn sub_convolution_dims(
 mod tests {
     use super::*;
 
-    /// Every (output position, kernel element) pair of a transposed convolution is in exactly one of them, at the right
-    /// position.
+    /// Every (output position, kernel element) pair of a transposed convolution is in exactly one sub-convolution, at
+    /// the right position.
     #[test]
     fn sub_convolutions_cover_every_pair() {
         for (stride, padding, dilation, kernel_size, out_size) in

@@ -1,6 +1,6 @@
-// Copies of several tensors into one, such as concatenations: a launch of its own for each would cost more than most
-// parts take. Bytes are moved: a word is the widest, of WIDTH bytes, that all parts are made of. Follows
-// multi_tensor.cl, whose table has the parts; their counts are words.
+// Copies several tensors into one, as in concatenations: a separate launch for each would take longer than most copies.
+// The unit is a word of WIDTH bytes, the widest that divides all parts. Comes after multi_tensor.cl in the source; its
+// table has the parts, with their counts in words.
 
 #ifndef WIDTH
 #define WIDTH 4
@@ -28,7 +28,7 @@ typedef ulong Word;
 typedef ulong2 Word;
 #endif
 
-// Where parts go, and what they are made of: rows of adjacent words, `run` of them. Strides and offsets are in bytes.
+// Destinations of parts, and their layout: rows of `run` adjacent words. Strides and offsets are in bytes.
 typedef struct {
   long to[16];
   long to_stride[16];
@@ -66,10 +66,10 @@ __kernel GROUPS_OF(LSIZE) void cat(__global uchar *dst, ulong dst_offset, CatRow
     __global Word *out = (__global Word *)(to + row * to_stride) + column;
     __global const Word *in = (__global const Word *)(from + row * from_stride) + column;
     long i = 0;
-    // Vectors of 64 bytes, or of as many as bytes and shorts have.
+    // Vectors of 64 bytes, or less for words of 1 and 2 bytes.
     for (; i + VEC <= count; i += VEC) VSTORE_WORDS(VLOAD_WORDS(0, in + i), 0, out + i);
     if (i < count && count > VEC) {
-      // The last vector writes again some of what the one before it wrote.
+      // The last vector overlaps the previous one.
       VSTORE_WORDS(VLOAD_WORDS(0, in + count - VEC), 0, out + count - VEC);
     } else {
       for (; i < count; i++) out[i] = in[i];

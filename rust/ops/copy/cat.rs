@@ -14,9 +14,9 @@ mod ffi {
     /// A part of a concatenation.
     #[derive(Clone, Copy, Debug)]
     pub struct CatPart<'a> {
-        /// The part of the result, of the same sizes.
+        /// A view of the result, with the sizes of `from`.
         pub to: Tensor<'a>,
-        /// The tensor.
+        /// The source tensor.
         pub from: Tensor<'a>,
     }
 
@@ -32,7 +32,7 @@ mod ffi {
 
 pub use ffi::CatPart;
 
-/// Parts of a launch, which has to fit the 1024 bytes of arguments that every device takes; as in `cat.cl`.
+/// Parts of a launch, whose arguments must fit the 1024 bytes that every device supports; as in `cat.cl`.
 const PARTS: usize = 16;
 type Parts = MultiTensorBatch<PARTS, 1>;
 /// Bytes of the widest word. CPUs move vectors of words.
@@ -51,7 +51,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// None where rows of the two are not adjacent bytes, or lie along several dimensions. An element is the shortest row.
+    /// `None` if rows are not adjacent bytes in both, or lie along several dimensions. The shortest row is one element.
     fn of(part: &CatPart<'_>) -> Option<Self> {
         let width = part.from.dtype.size() as i64;
         let mut space = dims([&part.to, &part.from]);
@@ -87,8 +87,8 @@ fn widest(target: &Target) -> i64 {
     }
 }
 
-/// Copies parts of one dtype to their places in `result`. Returns false, and does nothing, where a launch for each part
-/// serves better: parts are not such rows, or so large that they are written past the caches.
+/// Copies parts of one dtype to their places in `result`. Returns false, without doing anything, if a launch for each
+/// part is better: the parts are not such rows, or so large that they are written past the caches.
 ///
 /// # Errors
 /// As the driver reports.
@@ -133,7 +133,7 @@ pub fn cat(result: &Tensor<'_>, parts: &[CatPart<'_>]) -> Result<bool> {
     Ok(true)
 }
 
-/// Bytes from the start of the result to that of a part in it.
+/// Bytes from the start of the result to the start of a part in it.
 fn offset_of(result: &Tensor<'_>, part: &CatPart<'_>) -> i64 {
     part.to.address.wrapping_sub(result.address) as i64
 }

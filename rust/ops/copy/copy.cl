@@ -1,9 +1,9 @@
 // Partial copies. They move bytes: elements are `width` bytes wide (1, 2, 4, 8 or 16) and the dtype does not matter.
-// Whole tensors are copied by the pointwise family, or transposed.
+// Whole tensors are copied by the pointwise family or transpose.cl.
 
 // Upper or lower triangle of a batch of matrices, zeros elsewhere; `diagonal` counts from the main one, upwards.
-// Layout: dst, src with dimension 0 the columns and 1 the rows. `shares` neighbouring work-items take a row's elements
-// by turns.
+// Layout: dst, src with dimension 0 the columns and 1 the rows. `shares` neighbouring work-items share the elements of
+// a row, interleaved.
 __kernel void triangle(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                        const Layout layout, int width, long diagonal, int upper, int shares) {
   long rest = get_global_id(0) / shares, columns = layout.sizes[0];

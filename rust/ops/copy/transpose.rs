@@ -1,5 +1,5 @@
-//! Copies between tensors that are dense along different dimensions: transposed matrices, and images whose channels
-//! move.
+//! Copies between tensors that are dense along different dimensions: transposed matrices, and images in other memory
+//! formats.
 
 use crate::error::Result;
 use crate::kernels::{entry, Class, Family, Spec};
@@ -7,14 +7,15 @@ use crate::ops::core::forms::Form;
 use crate::ops::core::space::{div_ceil, layout, span, Dim};
 use crate::ops::{Operand, Target};
 
-/// Side of a work-group of `transpose.cl`, and bytes that each item moves side by side, or one element.
+/// Side of a work-group of `transpose.cl`, and bytes of neighbouring elements that each item moves (at least one
+/// element).
 const GPU_SIDE: i64 = 16;
 const GPU_WORD: i64 = 4;
-/// Side of a CPU work-item's tile, in elements: of 64, 128 and 256, the fastest for 4096 x 4096 floats.
+/// Side of a CPU work-item's tile, in elements: the fastest of 64, 128 and 256 for 4096 x 4096 floats.
 const CPU_TILE: i64 = measured!("TRANSPOSE_TILE", 128);
 
-/// Copies `src` to `dst`, of one dtype, over `shape` (innermost dimension first), if that transposes matrices large
-/// enough for it. Returns true if it was done.
+/// Copies `src` to `dst`, of one dtype, over `shape` (innermost dimension first), if this transposes large enough
+/// matrices. Returns true if it did.
 ///
 /// # Errors
 /// As the driver reports.
@@ -33,14 +34,14 @@ pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>
         None => None,
     };
     let Some(column) = column else { return Ok(false) };
-    // Of the dimensions left, the columns come first and the batch keeps its order.
+    // The columns become the second dimension; the batch keeps its order.
     let matrix = space.remove(column + 1);
     space.insert(1, matrix);
     launch(target, &space, dst, src, width, non_temporal)?;
     Ok(true)
 }
 
-/// The least side of a matrix that kernels for this width transpose; none for elements of 16 bytes, and where groups
+/// The smallest side of a matrix that kernels for this width transpose; `None` for elements of 16 bytes, and if groups
 /// are too small for a tile.
 fn least_side(target: &Target, width: i64) -> Option<i64> {
     let has_groups = target.device.info.max_work_group as i64 >= GPU_SIDE * GPU_SIDE;

@@ -1,4 +1,4 @@
-//! Forms of programs: what families list for bundles.
+//! Forms of programs, which families list for bundles.
 
 use super::geometry::Geometry;
 use crate::kernels::{Class, DType, Spec};
@@ -23,7 +23,7 @@ pub(in crate::ops) fn rare() -> Spec {
     Spec::generic().define("RARE_DTYPES", 1)
 }
 
-/// Each class with the geometry of rows, and where that is another with that of columns.
+/// Each class with the geometry of rows, and also of columns if that differs.
 pub(in crate::ops) fn rows_and_columns(target: &Target, classes: &[Class]) -> Vec<(Class, Geometry)> {
     let mut found = Vec::new();
     for class in classes {

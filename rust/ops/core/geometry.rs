@@ -5,18 +5,18 @@ use crate::error::Result;
 use crate::kernels::entry::{Arguments, EntryPoint};
 use crate::kernels::{CachedProgram, Class, Spec};
 
-/// Bytes that a work-item takes at a time: a register of today's CPUs, a load of today's GPUs.
+/// Bytes that a work-item processes at a time: a register of today's CPUs, a load of today's GPUs.
 const CPU_VECTOR: usize = 64;
 const GPU_VECTOR: usize = 16;
-/// Most elements of narrow dtypes that a work-item of a GPU takes at a time.
+/// Most elements of narrow dtypes that a work-item of a GPU processes at a time.
 const MOST_GPU_LANES: usize = 8;
-/// Items that share a reduction on GPUs. On CPUs each works alone: barriers cost more there than they save.
+/// Items that share a reduction on GPUs. On CPUs each item works alone, as barriers cost more than they save.
 const GPU_GROUP: usize = 256;
-/// Elements of a row from which a group of that many items is worth more than items that each take a row.
+/// Shortest row for which such a group is faster than one item per row.
 const SHORT_FOR_GROUP: i64 = 64;
-/// Items of a group on GPUs that read a row of columns side by side: a subgroup, or half of one.
+/// Items of a GPU's group that read neighbouring columns of a row: a subgroup, or half of one.
 const COLUMN_ITEMS: i64 = 32;
-/// Rows of a column that are worth an item of their own.
+/// Rows of a column that are worth a separate item.
 const ROWS_OF_PART: i64 = 4;
 /// Occupancy target, groups for each compute unit: enough for even shares when tasks differ or cores are busy.
 const OCCUPANCY_TARGET: usize = 16;
@@ -24,13 +24,13 @@ const OCCUPANCY_TARGET: usize = 16;
 /// Work of a kernel of `columns.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Columns {
-    /// Strips of neighbouring columns, each of one row or split.
+    /// Strips of neighbouring columns, each in one row or split.
     pub tasks: i64,
     /// Strips that lie side by side.
     pub beside: i64,
     /// Elements of a column.
     pub length: i64,
-    /// True where these are neighbours, so that columns are really short rows.
+    /// True if the elements of a column are contiguous, so that columns are really short rows.
     pub is_row: bool,
 }
 
@@ -75,15 +75,15 @@ impl Geometry {
         ([groups * self.group], [self.group])
     }
 
-    /// Global size for kernels whose items take whole tasks: on CPUs each many, on GPUs each one, or none where that
-    /// fills up a group.
+    /// Global size for kernels whose items take whole tasks: many tasks each on CPUs; one each on GPUs, or none for
+    /// items that fill up a group.
     pub fn items_for(&self, tasks: i64) -> [usize; 1] {
         let tasks = tasks.max(0) as usize;
         [if self.is_cpu { tasks.min(self.groups) } else { tasks.next_multiple_of(ITEM_GROUP) }]
     }
 
-    /// The geometry of kernels whose items take neighbouring columns. On GPUs each takes one, so that items read what
-    /// lies beside what their neighbours read, and there are many.
+    /// The geometry of kernels whose items take neighbouring columns. On GPUs each takes one column, so that
+    /// neighbouring items read neighbouring addresses and there are many items.
     pub const fn for_columns(self) -> Self {
         Self { lanes: if self.is_cpu { self.lanes } else { 1 }, ..self }
     }
@@ -92,7 +92,7 @@ impl Geometry {
     pub fn column_parts(&self, columns: Columns) -> i64 {
         let tasks = columns.tasks.max(1);
         let (beside, wanted) = if columns.is_row {
-            // One step takes all of a row that is short enough.
+            // A short enough row takes one step.
             (self.group as i64 / COLUMN_ITEMS, power_of_two(columns.length))
         } else {
             let wanted = (self.occupancy_target(false) / tasks).min(columns.length / ROWS_OF_PART);
@@ -123,7 +123,7 @@ impl Geometry {
         target.launch(program, kernel, &args, &[items.next_multiple_of(self.group)], Some(&[self.group]))
     }
 
-    /// The same for a kernel that joins the `splits` of each of `results`: on CPUs an item each.
+    /// Launches a kernel that joins the `splits` of each of `results`: on CPUs with one item for each result.
     ///
     /// # Errors
     /// As the driver reports.
@@ -147,7 +147,7 @@ impl Geometry {
         )
     }
 
-    /// Returns true if rows of `length` elements would leave most of a group idle: items take rows of their own then.
+    /// Returns true if rows of `length` elements would leave most of a group idle; each item then takes a separate row.
     pub fn starves(&self, length: i64) -> bool {
         self.group > 1 && length < SHORT_FOR_GROUP
     }
@@ -165,13 +165,13 @@ impl Geometry {
     }
 }
 
-/// Elements that an item of a GPU takes at a time in a specialised program, where they have `size` bytes in memory and
-/// generic programs take `lanes`: as many as fill a load, since what is on its way from memory is what hides its latency.
+/// Elements of `size` bytes that an item of a GPU loads at a time in a specialised program, if generic programs load
+/// `lanes`: as many as fill a load, since more bytes in flight hide the latency of memory.
 pub fn filling_lanes(lanes: usize, size: usize) -> usize {
     (GPU_VECTOR / size).min(MOST_GPU_LANES).max(lanes)
 }
 
-/// Elements of a vector that a device has a register for, or two on CPUs; complex numbers have no vectors.
+/// Elements of a vector that fits a register of the device, or two registers on CPUs; complex numbers have no vectors.
 pub fn native_lanes(target: &Target, class: Class) -> i64 {
     let floats = i64::from(target.device.info.native_vector_floats.clamp(8, 16));
     match class {

@@ -1,8 +1,8 @@
-//! Lists of tensors (`multi_tensor_apply` in PyTorch): the table that tells a kernel the addresses of several tensors
+//! Lists of tensors (`multi_tensor_apply` in PyTorch): the table that gives a kernel the addresses of several tensors
 //! of each list.
 //!
-//! A launch costs the host 5 us and more, of which the elements of a small tensor are a small part: a model of a
-//! hundred parameters would pay that a hundred times for each step of an optimizer.
+//! A launch costs the host 5 us and more; the elements of a small tensor are a small part of that. A model with a
+//! hundred parameters would pay it a hundred times in each step of an optimizer.
 
 use super::space::div_ceil;
 use super::target::Target;
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::kernels::entry::MultiTensorArguments;
 use crate::kernels::Spec;
 
-/// Different buffers of a launch; as in `multi_tensor.cl`. Small tensors share them.
+/// Different buffers of a launch; as in `multi_tensor.cl`. Small tensors share buffers.
 const BUFFERS: usize = 8;
 /// Fewest elements that a group computes.
 pub const CHUNK: i64 = 1024;
@@ -40,16 +40,16 @@ impl ListedTensor {
     /// The tensors of an index.
     ///
     /// # Errors
-    /// When an address is not one of the device.
+    /// If an address does not belong to the device.
     pub fn of(target: &Target, lists: &[TensorList<'_>], index: usize, count: i64) -> Result<Self> {
         let memories = lists.iter().map(|list| target.memory(list.address(index))).collect::<Result<Vec<_>>>()?;
         Ok(Self { index, count, memories })
     }
 
-    /// Tensors that belong to all indices, as one without elements; none where all are absent.
+    /// Tensors shared by all indices, as a [`ListedTensor`] without elements; `None` if all are absent.
     ///
     /// # Errors
-    /// When an address is not one of the device.
+    /// If an address does not belong to the device.
     pub fn shared(target: &Target, tensors: &[Tensor<'_>]) -> Result<Option<Self>> {
         let memories = tensors.iter().map(|tensor| target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
         let is_present = tensors.iter().any(|tensor| tensor.address != 0);
@@ -66,10 +66,10 @@ pub struct MultiTensorBatch<const LIMIT: usize, const LISTS: usize> {
 }
 
 impl<const LIMIT: usize, const LISTS: usize> MultiTensorBatch<LIMIT, LISTS> {
-    /// Runs `launch` on the tensors of all indices that `counts` has elements for, as many at a time as a launch takes.
+    /// Runs `launch` on the tensors of all indices with elements in `counts`, as many at a time as a launch takes.
     ///
     /// # Errors
-    /// Those of `launch`, and of [`ListedTensor::of`].
+    /// Errors of `launch` and of [`ListedTensor::of`].
     pub fn for_each(
         target: &Target,
         lists: &[TensorList<'_>],
@@ -79,10 +79,10 @@ impl<const LIMIT: usize, const LISTS: usize> MultiTensorBatch<LIMIT, LISTS> {
         Self::for_each_beside(None, target, lists, counts, launch)
     }
 
-    /// The same beside `shared`, the first tensor of each launch.
+    /// As [`Self::for_each`], with `shared` as the first tensor of each launch.
     ///
     /// # Errors
-    /// Those of [`Self::for_each`].
+    /// Errors of [`Self::for_each`].
     pub fn for_each_beside(
         shared: Option<&ListedTensor>,
         target: &Target,
@@ -141,8 +141,8 @@ impl<const LIMIT: usize, const LISTS: usize> MultiTensorBatch<LIMIT, LISTS> {
         self.tensors.iter().map(|tensor| div_ceil(tensor.count, chunk)).sum::<i64>().max(0) as usize
     }
 
-    /// Kernel arguments of the batch, with the `table` that [`Self::table`] gives. Drivers do not all take a null for a
-    /// buffer that is not read.
+    /// Kernel arguments of the batch, with the `table` from [`Self::table`]. Some drivers reject null for a buffer that
+    /// is not read.
     pub fn arguments<'a>(&self, table: &'a [u8]) -> MultiTensorArguments<'a> {
         let first = self.buffers.first().copied().unwrap_or(MemHandle::NULL);
         let mut buffers = [first; BUFFERS];
@@ -177,7 +177,7 @@ impl<const LIMIT: usize, const LISTS: usize> MultiTensorBatch<LIMIT, LISTS> {
     }
 }
 
-/// Adds the buffers of a tensor that are not there yet; absent lists have none.
+/// Adds the buffers of a tensor that are not in the list yet; absent lists have none.
 fn add_new(buffers: &mut Vec<MemHandle>, tensor: &ListedTensor) {
     for Memory { handle, .. } in &tensor.memories {
         if *handle != MemHandle::NULL && !buffers.contains(handle) {

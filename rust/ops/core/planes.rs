@@ -1,18 +1,17 @@
-//! Batches of channels of planes: tensors [N, C, (D, (H,)) W], whose batch dimension may be missing, as kernels see
-//! them.
+//! Layouts for kernels of tensors [N, C, (D, (H,)) W], whose batch dimension may be missing.
 
 use super::space::div_ceil;
 use crate::abi::Tensor;
 use crate::error::Result;
 use crate::kernels::Layout;
 
-/// Spatial dimensions that a tensor has at most.
+/// Most spatial dimensions of a tensor.
 pub const SPATIAL: usize = 3;
-/// With channels and samples.
+/// Spatial dimensions, channels and samples.
 const DIMS: usize = SPATIAL + 2;
 
-/// [W, H, D, C, N] from a list with the outermost dimension first, of which the last `spatial` are spatial; `absent`
-/// for missing ones.
+/// [W, H, D, C, N] from a list with the outermost dimension first, whose last `spatial` dimensions are spatial;
+/// `absent` for missing ones.
 fn arrange(list: &[i64], spatial: usize, absent: i64) -> [i64; DIMS] {
     let mut arranged = [absent; DIMS];
     let (outer, inner) = list.split_at_checked(list.len().saturating_sub(spatial)).unwrap_or((&[], list));

@@ -11,7 +11,7 @@ impl Scalar {
         Self { real: self.real.trunc(), imag: self.imag.trunc(), ..self }
     }
 
-    /// As a kernel takes it.
+    /// As a kernel argument.
     pub fn value(self, class: Class) -> Value {
         match class {
             Class::Integer | Class::Unsigned => Value::integer(self.integer),

@@ -51,7 +51,7 @@ pub const fn div_ceil(a: i64, b: i64) -> i64 {
     (a + b - 1) / b
 }
 
-/// The space as kernels take it; a single position becomes one dimension of size 1.
+/// The space as a kernel argument; a single position becomes one dimension of size 1.
 ///
 /// # Errors
 /// [`Error::Invalid`](crate::error::Error::Invalid) for more dimensions than kernels walk.

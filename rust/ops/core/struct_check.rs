@@ -14,10 +14,10 @@ mod ffi {
     }
 }
 
-/// Passes every struct that kernels take by value to a kernel, each field with a value of its own, and compares what
-/// the kernel reads.
+/// Passes every struct that kernels take by value to a kernel, each field with a different value, and compares the
+/// values that the kernel reads.
 ///
-/// Returns the fields that it reads wrongly, one a line; empty where all is well.
+/// Returns the fields that are read wrongly, one per line; empty if there are none.
 ///
 /// # Errors
 /// [`crate::error::Error::NoDevice`], and as the driver reports.
@@ -28,7 +28,8 @@ pub fn struct_mismatches(device: i32) -> Result<String> {
     Ok(mismatches.concat())
 }
 
-/// A value unlike any other of a struct, as wide as its type, with no byte that is 0 in a wrong position.
+/// A value that no other field of the struct has, as wide as its type. A read from a wrong position gives another
+/// value.
 fn number(index: usize, kind: &str) -> u64 {
     let base = if is_wide(kind) { 0x1122_3344_5566_0000 } else { 0x7788_0000 };
     base + index as u64 + 1

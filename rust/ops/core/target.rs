@@ -11,16 +11,17 @@ use crate::runtime::{
     before_wait, current_stream, device, device_of_address, BadIndexRecord, Device, DeviceClass, DeviceState, Stream,
 };
 
-/// This many elements take a core about as long as waking it, some 5 us (`make bench CASES="enqueue round-trip"`).
+/// A core computes this many elements in about the time of waking it, some 5 us (`make bench CASES="enqueue
+/// round-trip"`).
 const SHORT: i64 = 1 << 12;
 
-/// Bytes of an output above which CPUs write it with non-temporal stores. A copy gains by it with 4 MB already (0.18
-/// instead of 0.24 ms, PoCL on 2 cores), a copy and a sum over its result with 32 MB (2.2 instead of 2.8 ms), but
-/// scattered access to the result loses: zeros and a `scatter_add_` of 16 MB take 4.1 instead of 3.2 ms
-/// (`make bench CASES="'clone *' 'scatter_add *'"`).
+/// Bytes of an output above which CPUs write it with non-temporal stores. A copy gains already with 4 MB (0.18 instead
+/// of 0.24 ms, PoCL on 2 cores), a copy and a sum over its result with 32 MB (2.2 instead of 2.8 ms), but scattered
+/// access to the result becomes slower: zeros and a `scatter_add_` of 16 MB take 4.1 instead of 3.2 ms (`make bench
+/// CASES="'clone *' 'scatter_add *'"`).
 const SMALLEST_NON_TEMPORAL: usize = measured!("NON_TEMPORAL_BYTES", 16 << 20);
 
-/// Items of a group on GPUs where each works alone.
+/// Items of a group on GPUs in kernels whose items work alone.
 pub const ITEM_GROUP: usize = 64;
 
 /// Device and stream of a launch.
@@ -51,7 +52,7 @@ impl Target {
     /// have no conversion from it or to it.
     ///
     /// # Errors
-    /// [`crate::error::Error::NoFloat64`] for float64 and complex128 there.
+    /// [`crate::error::Error::NoFloat64`] for float64 and complex128 on such a device.
     pub fn converts(&self, dtypes: impl IntoIterator<Item = DType>) -> Result<()> {
         dtypes.into_iter().try_for_each(|dtype| dtype.class().check(&self.device.info))
     }
@@ -91,7 +92,7 @@ impl Target {
         program(self.device, family, class, spec, |_| Switch::default())
     }
 
-    /// The program of a family with an op switch, which `switch` gives when a program is built.
+    /// The program of a family with an op switch; `switch` is called when a program is built.
     pub fn program_with_switch(
         &self,
         family: Family,
@@ -102,7 +103,7 @@ impl Target {
         program(self.device, family, class, spec, switch)
     }
 
-    /// Enqueues a kernel; a launch over no work-items is left out.
+    /// Enqueues a kernel; does nothing without work-items.
     pub fn launch<A: Arguments>(
         &self,
         program: &CachedProgram,
@@ -114,7 +115,8 @@ impl Target {
         args.bind(|args| self.enqueue_of(program, kernel.name, args, global, local, Start::Now))
     }
 
-    /// Enqueues an element-wise kernel over `count` elements; where those are few it need not start before others do.
+    /// Enqueues an element-wise kernel over `count` elements; a small launch may wait to start together with later
+    /// ones.
     pub fn launch_elements<A: Arguments>(
         &self,
         program: &CachedProgram,
@@ -141,7 +143,7 @@ impl Target {
         self.launch_generated(&kernel, args, global, local, start)
     }
 
-    /// Enqueues a kernel, which may have been written at run time.
+    /// Enqueues a kernel, which may have been generated at run time.
     pub fn launch_generated(
         &self,
         kernel: &Kernel,
@@ -158,9 +160,9 @@ impl Target {
         };
         match (local, global) {
             (None, _) if self.is_cpu() => launch(None, global, Self::group_for(global).get(..global.len())),
-            // Left to itself a driver divides the items evenly, into groups of one where their number is prime.
+            // By default a driver divides the items evenly, into groups of one if their number is prime.
             (None, &[items]) => {
-                // A power of two divides ITEM_GROUP: launches of whole groups leave no rest.
+                // A power of two divides ITEM_GROUP, so launches of whole groups leave no remainder.
                 let group = ITEM_GROUP.min(1 << kernel.largest_group().ilog2());
                 let rest = items % group;
                 if items > rest {
@@ -175,9 +177,9 @@ impl Target {
         }
     }
 
-    /// A group for a launch that leaves it open. PoCL compiles a kernel again for every size of group, and left to
-    /// itself takes the largest divisor of each global size: three sizes are few enough. Where items are few, each is a
-    /// group, so that no core is left with more of them than another.
+    /// The local size of a launch that does not give one. PoCL compiles a kernel again for every local size, and by
+    /// default takes the largest divisor of each global size: three sizes are few enough. With few items each is a
+    /// group, so that all cores get equally many.
     fn group_for(global: &[usize]) -> [usize; 3] {
         const FEW: usize = 512;
         let first = global.first().copied().unwrap_or(1);
@@ -205,7 +207,7 @@ impl Target {
         self.stream.fill(&self.state.context, location.memory, location.offset, pattern, size)
     }
 
-    /// Memory where the next launch may record faults of its input: an argument of kernels with `fault.cl`.
+    /// Memory where the next launch may record faults in its input: an argument of kernels with `fault.cl`.
     pub fn faults(&self) -> Result<Memory> {
         Ok(Memory { handle: self.stream.fault_record(&self.state.context)?, offset: 0 })
     }
@@ -221,7 +223,7 @@ impl Target {
         self.stream.take_index_record(&self.state.context)
     }
 
-    /// Reads device memory after everything enqueued before; blocks.
+    /// Reads device memory after all commands enqueued before; blocks.
     pub fn read(&self, address: usize, target: &mut [u8]) -> Result<()> {
         before_wait()?;
         let location = self.state.resolve(address)?;
@@ -232,8 +234,8 @@ impl Target {
         unsafe { queue.read_now(&[read]) }
     }
 
-    /// Memory with a table that kernels read. Blocks. During a capture too it is written now, and once: it is no part
-    /// of the graph's pool, whose memory replays write anew.
+    /// Memory with a table that kernels read. Blocks. It is written now and only once, even during a capture: it is not
+    /// part of the graph's pool, whose memory is overwritten by replays.
     pub fn constants(&self, source: &[u8]) -> Result<Workspace> {
         before_wait()?;
         let address = self.state.allocate_outside(source.len(), self.stream.id())?;

@@ -1,10 +1,10 @@
-//! Which launches may take a specialised program.
+//! Which launches may use a specialised program.
 
 use std::borrow::Borrow;
 
 use crate::kernels::{DType, Spec};
 
-/// Below this many elements both forms of a program take about as long, as the launch costs more than the kernel.
+/// Below this many elements both forms of a program take about the same time, as the launch costs more than the kernel.
 const LARGE: i64 = measured!("SPECIALISED_ELEMENTS", 1 << 16);
 
 /// Generic for small tensors; for larger ones also the form specialised by these constants, once it is built.
@@ -18,7 +18,7 @@ pub fn tier(elements: i64, constants: impl IntoIterator<Item: Borrow<(&'static s
     })
 }
 
-/// With the conversions of rare dtypes, where a launch meets one.
+/// Adds the conversions of rare dtypes if a launch has one.
 pub fn with_rare(spec: Spec, dtypes: impl IntoIterator<Item = DType>) -> Spec {
     if dtypes.into_iter().any(DType::is_rare) {
         return spec.define("RARE_DTYPES", 1);

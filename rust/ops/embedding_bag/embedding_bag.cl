@@ -10,11 +10,11 @@ INLINE void store_index(__global uchar *p, long i, int dt, long index) {
   else ((__global int *)p)[i] = (int)index;
 }
 
-// Bag b holds indices[offsets[b]] and what follows up to the next bag, without those equal to `padding` if that is not
-// negative. `scales` has a per-sample weight for each index, or is null. There may be one offset more than bags, which
-// only has to be in range. Writes the bags, how many rows each has (as `dtype1`), the bag of each index and, for the
-// maximum, the row of each element. Rows of `weight` lie `step` elements apart; everything else is contiguous.
-// A task is a vector of columns of one bag.
+// Bag b holds indices[offsets[b]] and the indices up to the next bag, except those equal to `padding` if that is not
+// negative. `scales` has a per-sample weight for each index, or is null. There may be one more offset than bags; it
+// only has to be in range. Writes the bags, the number of rows of each (as `dtype1`), the bag of each index and, for
+// the maximum, the row of each element. Rows of `weight` lie `step` elements apart; everything else is contiguous. A
+// task is a vector of columns of one bag.
 __kernel void embedding_bag(__global uchar *output, ulong output_offset, __global uchar *bag_size,
                             ulong bag_size_offset, __global uchar *offset2bag, ulong offset2bag_offset,
                             __global uchar *rows, ulong rows_offset, __global const uchar *weight, ulong weight_offset,
@@ -65,7 +65,7 @@ __kernel void embedding_bag(__global uchar *output, ulong output_offset, __globa
     store_part(output + output_offset + bag * columns * dtype_size(DTYPE0), column, columns, DTYPE0, sum);
     if (column == 0) {
       store_index(bag_size + bag_size_offset, bag, DTYPE1, taken);
-      // Each index is in a bag, whatever the offsets are: the first bag has all before the second.
+      // Each index is in a bag, whatever the offsets are: the first bag has all indices before the second.
       for (long i = bag == 0 ? 0 : max(begin, 0l); i < min(end, count); i++) {
         store_index(offset2bag + offset2bag_offset, i, DTYPE1, bag);
       }

@@ -31,7 +31,7 @@ mod ffi {
     pub struct EmbeddingBagOutputs<'a> {
         /// The bags, one a row.
         pub output: Tensor<'a>,
-        /// How many rows each bag has.
+        /// Number of rows of each bag.
         pub bag_size: Tensor<'a>,
         /// The bag of each index.
         pub offset2bag: Tensor<'a>,
@@ -51,12 +51,12 @@ mod ffi {
 
 pub use ffi::{EmbeddingBagInputs, EmbeddingBagOutputs};
 
-/// Computes bags: each of at least one offset.
+/// Computes the bags; does nothing without offsets.
 ///
 /// # Errors
 /// As the driver reports; an index out of range is reported at the next synchronising read.
 pub fn embedding_bag(inputs: &EmbeddingBagInputs<'_>, outputs: &EmbeddingBagOutputs<'_>) -> Result<()> {
-    // Offsets are checked even where there are no columns, or no bag begins at them.
+    // Offsets are checked even without columns, and even if no bag begins at them.
     if inputs.offsets.numel() == 0 {
         return Ok(());
     }

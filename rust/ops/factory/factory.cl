@@ -1,9 +1,10 @@
 // Tensors made from a rule: arange and linspace. Dense output.
 //
-// The compute class need not be that of the output: where the device has fp64, float outputs are computed in
-// double (as PyTorch's CPU does), since start + i * step in float drifts from the exact value as i grows.
+// The compute class may differ from the output's: if the device has fp64, float outputs are computed in double (as
+// PyTorch's CPU does), since start + i * step in float drifts from the exact value as i grows.
 
-// The number of element at + l. Processors convert integers of 64 bits to double one by one, and double holds the sum.
+// The index of element at + l, as a TR. Processors convert 64-bit integers to double one by one, so only `at` is
+// converted; the sum in double is exact.
 #ifdef CLASS_D
 #define NUMBER(at, l) ((TR)(at) + (l))
 #else
@@ -25,7 +26,7 @@ __kernel void arange(__global uchar *out, ulong out_offset, int dtype0, long n, 
   FILL(n, STEPS);
 }
 
-// Counts from the nearer end, so that both ends come out exact.
+// Counts from the nearer end, so that both ends are exact.
 __kernel void linspace(__global uchar *out, ulong out_offset, int dtype0, long n, T start, T end, T step) {
   const TR middle = n / 2, last_number = n - 1;
 #define BETWEEN(i) ((i) < middle ? start + step * (i) : end - step * (last_number - (i)))

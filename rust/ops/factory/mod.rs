@@ -65,7 +65,7 @@ pub fn linspace(out: &Tensor<'_>, start: Scalar, end: Scalar) -> Result<()> {
         return Ok(());
     }
     let target = Target::of(out.address)?;
-    // Between integers, which PyTorch makes of both ends first, steps need not be integers.
+    // PyTorch first converts both ends to integers; the steps between them need not be integers.
     let (class, start, end) = match rule_class(&target, out.dtype) {
         Class::Integer => (rule_class(&target, DType::F32), start.trunc(), end.trunc()),
         class => (class, start, end),

@@ -1,13 +1,14 @@
-//! Transforms along one dimension: by one launch, or by a few where work-groups hold only part of a transform.
+//! Transforms along one dimension: one launch, or several if a work-group holds only part of a transform.
 //!
-//! A transform of n = f * r elements is made of transforms of f elements that are r apart, of products with roots of
-//! unity, and of transforms of r elements, as W. M. Gentleman and G. Sande, "Fast Fourier transforms: for fun and
-//! profit" (AFIPS 1966), which a third launch and more continue. Of real values only half of what lies between launches
-//! is computed: the first transforms of real values have conjugates in their upper half, and the last ones that end in
-//! real values too.
+//! A transform of n = f * r elements consists of transforms of f elements that are r apart, products with roots of
+//! unity, and transforms of r elements (W. M. Gentleman and G. Sande, "Fast Fourier transforms: for fun and profit",
+//! AFIPS 1966); a third launch and more split r again. With real values only half of the values between launches is
+//! computed: with real input, the results of the first transforms have conjugates in their upper half; with real
+//! output, the inputs of the last transforms have.
 //!
-//! Lengths with greater prime factors are convolutions with a chirp (L. I. Bluestein, "A linear filtering approach to
-//! the computation of discrete Fourier transform", IEEE Transactions on Audio and Electroacoustics 18, 1970).
+//! Lengths with larger prime factors are computed as convolutions with a chirp (L. I. Bluestein, "A linear filtering
+//! approach to the computation of discrete Fourier transform", IEEE Transactions on Audio and Electroacoustics 18,
+//! 1970).
 
 use std::sync::Arc;
 
@@ -23,13 +24,13 @@ use crate::ops::core::target::Workspace;
 use crate::ops::core::tier::tier;
 use crate::ops::Target;
 
-/// Strides of a dimension of a launch: those of `Position` in `fft.cl`.
+/// A dimension of a launch, with the strides of `Position` in `fft.cl`.
 type LaunchDim = Dim<5>;
 
 /// A dimension that is not transformed: its strides in the input and in the result.
 pub type BatchDim = Dim<2>;
 
-/// Dimensions of a batch that one launch walks, beside those that long transforms are seen as.
+/// Most batch dimensions of a launch, in addition to the dimensions that a long transform is split into.
 const MOST_BATCH_DIMS: usize = 4;
 
 /// One side of a transform.
@@ -41,7 +42,7 @@ pub struct Side {
     pub dtype: DType,
     /// Stride of the dimension that is transformed, in elements.
     pub stride: i64,
-    /// Length of a transform of which half is stored; else 0.
+    /// Length of the transform if only half of it is stored; else 0.
     pub hermitian: i64,
 }
 
@@ -70,20 +71,20 @@ struct Factors {
     direction: i32,
 }
 
-/// A dimension whose index says which transforms of a launch are meant, not which elements.
+/// A dimension whose index selects transforms of a launch, not elements.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     size: i64,
-    /// Stride in what the launch reads, and in the result.
+    /// Strides in the launch's input, and in the result.
     from: i64,
     to: i64,
     /// Stride of the index in the result.
     index: i64,
-    /// True where it lies within the dimension that is transformed.
+    /// True if it lies within the transformed dimension.
     is_inner: bool,
 }
 
-/// A launch but for what all launches of a transform share.
+/// The parameters of a launch that differ between the launches of a transform.
 struct Launch<'a> {
     block: Block,
     dims: Vec<LaunchDim>,
@@ -100,7 +101,7 @@ impl Axis<'_> {
     /// Transforms `from` into `to`, which may be the same memory.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for a length beyond what launches are made for.
+    /// [`Error::Unsupported`] for a length that launches do not support.
     pub fn run(&self, from: &Side, to: &Side) -> Result<()> {
         let mut batch: Vec<BatchDim> = self.batch.iter().copied().filter(|dim| dim.size != 1).collect();
         batch.sort_by_key(|dim| dim.strides[1]);
@@ -123,7 +124,7 @@ impl Axis<'_> {
         Limits::of(self.target, self.class)
     }
 
-    /// By a convolution with a chirp.
+    /// Transforms by a convolution with a chirp.
     fn convolution(&self, from: &Side, to: &Side) -> Result<()> {
         let (limits, length) = (self.limits(), plan::convolution_length(self.length));
         let factors = |table: Table, count| -> Result<Factors> {
@@ -160,12 +161,12 @@ impl Axis<'_> {
         back.smooth(length, &between, to, &Factors::default(), &chirp)
     }
 
-    /// Of a length that has radices; `from_factors` and `to_factors` multiply the elements at both ends.
+    /// Transforms a length that has radices; `from_factors` and `to_factors` multiply the elements at both ends.
     fn smooth(&self, length: i64, from: &Side, to: &Side, from_factors: &Factors, to_factors: &Factors) -> Result<()> {
         let limits = self.limits();
         let parts = plan::parts(limits, length).unwrap_or_default();
         let Some((&last, before)) = parts.split_last() else {
-            return Err(Error::Unsupported(format!("OpenCL: no kernel transforms {length} elements")));
+            return Err(Error::Unsupported(format!("OpenCL: an FFT of {length} elements is not supported")));
         };
         // With factors, values are not real and no half is the conjugate of the other.
         let is_plain = from_factors.count == 0 && to_factors.count == 0;
@@ -260,14 +261,14 @@ impl Axis<'_> {
 
     fn block(&self, length: i64, dims: &[LaunchDim], from: i64, to: i64) -> Result<Block> {
         plan::block(self.limits(), length, wanted(dims, from, to))
-            .ok_or_else(|| Error::Unsupported(format!("OpenCL: no work-group transforms {length} elements")))
+            .ok_or_else(|| Error::Unsupported(format!("OpenCL: no work-group can transform {length} elements")))
     }
 
     fn launch(&self, launch: Launch<'_>) -> Result<()> {
         let Launch { block, mut dims, from, to, spectrum, roots, direction, scale } = launch;
         let ((input, dtype0, mut start, from_factors), (output, dtype1, mut finish, to_factors)) = (from, to);
-        // Neighbours within the tile lie side by side where elements of a transform do not: at the end that is read, or
-        // else at the other one.
+        // Neighbouring transforms of the tile should be contiguous where the elements of a transform are not: in the
+        // input, or else in the output.
         dims.retain(|dim| dim.size != 1);
         let near = |dims: &[LaunchDim], side: usize| {
             let strides = dims.iter().filter_map(|dim| dim.strides.get(side).copied());
@@ -281,7 +282,7 @@ impl Axis<'_> {
 
         let transforms: i64 = dims.iter().map(|dim| dim.size).product();
         if u32::try_from(transforms).is_err() {
-            return Err(Error::Unsupported(format!("OpenCL: no kernel takes {transforms} transforms")));
+            return Err(Error::Unsupported(format!("OpenCL: an FFT of {transforms} transforms is not supported")));
         }
         let memory = |workspace: Option<&Arc<Workspace>>| self.target.memory(workspace.map_or(0, |held| held.address));
         let table = |table: Option<Table>| table.map(|table| table.on(self.target, self.class)).transpose();
@@ -329,7 +330,7 @@ impl Axis<'_> {
 }
 
 impl Side {
-    /// The same from a later element on.
+    /// This side from a later element on.
     fn moved(&self, elements: i64) -> Self {
         let offset = self.memory.offset.wrapping_add_signed(elements * self.dtype.size() as i64);
         Self { memory: Memory { offset, ..self.memory }, ..*self }
@@ -357,7 +358,7 @@ fn end(side: &Side, period: i64, factors: &Factors) -> End {
     }
 }
 
-/// Transforms that a group should take at a time: more than one where their own elements lie apart.
+/// Transforms that a group should take at a time: more than one if the elements of a transform are not contiguous.
 fn wanted(dims: &[LaunchDim], from: i64, to: i64) -> i64 {
     let neighbours: i64 = dims.iter().map(|dim| dim.size).product();
     if from == 1 && to == 1 {

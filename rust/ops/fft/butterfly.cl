@@ -1,5 +1,5 @@
 // Transforms of 2 to 8 values in registers, in place and in order. `direction` is 1 in a forward transform, whose roots
-// of unity are exp(-2 pi i / n), and -1 in an inverse one. Odd radices take sums and differences of the values k and
+// of unity are exp(-2 pi i / n), and -1 in an inverse one. Odd radices use sums and differences of the values k and
 // n - k, as in C. Temperton, "Self-sorting mixed-radix fast Fourier transforms" (Journal of Computational Physics 52,
 // 1983).
 

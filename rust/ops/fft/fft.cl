@@ -13,8 +13,8 @@ typedef struct {
   long unit;  // stride between elements of consecutive indices
   long hermitian;  // length of a transform of which the lower half is stored, as the rest is its conjugate, or 0
   long period;  // indices that differ by it belong to one transform of the launch
-  long factors;  // elements that there are, which are multiplied by those of a table, or 0 for all, by nothing
-  int direction;  // of these factors
+  long factors;  // number of elements that exist, each multiplied by a factor of a table; 0: all, no factors
+  int direction;  // of the factors
   int is_beside;  // neighbouring work-items take neighbouring transforms, not elements of one
 } End;
 SHARED(End, 56);
@@ -24,7 +24,7 @@ SHARED(End, 56);
 #define RADICES SPEC_RADICES
 #define TILE SPEC_TILE
 #define EXCHANGES SPEC_EXCHANGES
-// Each pass has its own radix, which unrolled is a constant, and so are the indices of a work-item's values.
+// Each pass has its own radix: unrolling makes it and the indices of a work-item's values constants.
 #define UNROLL_PASSES UNROLL
 #define UNROLL_VALUES UNROLL
 #else
@@ -40,8 +40,8 @@ SHARED(End, 56);
 #define LSIZE 64
 #endif
 
-// Where local memory has element i of a transform of the tile. Elements that lie a power of two apart, or in transforms
-// side by side, are exchanged within a block of as many as there are banks, so that they lie in different ones.
+// Index in local memory of element i of a transform of the tile. Elements are permuted within blocks of BANKS, so that
+// elements a power of two apart, and elements of neighbouring transforms, are in different banks.
 #ifdef CLASS_Z
 #define BANKS 8
 #else
@@ -78,19 +78,19 @@ static inline INLINED_ON_GPUS void store_value(__global uchar *p, long i, int dt
   ((__global T *)p)[i] = v;
 }
 
-// A factor of a table, which has those of forward transforms.
+// A factor from a table, which has the factors of forward transforms.
 static inline INLINED_ON_GPUS T factor_at(__global const T *table, long i, TR direction) {
   const T factor = table[i];
   return (T)(factor.x, direction * factor.y);
 }
 
 // A transform of the launch: the offsets of its elements and their indices, at both ends, and its column in the matrix
-// that a long transform is seen as.
+// view of a long transform.
 typedef struct {
   long from, to, from_index, to_index, column;
 } Position;
 
-// Launches have fewer than 2^32 transforms: 32-bit divisions take a fifth of the instructions of others.
+// Launches have fewer than 2^32 transforms: 32-bit divisions take a fifth of the instructions of 64-bit ones.
 static inline INLINED_ON_GPUS Position position_of(const Layout *layout, uint transform) {
   Position p = {0, 0, 0, 0, 0};
   uint rest = transform;
@@ -142,20 +142,20 @@ static inline INLINED_ON_GPUS void write_local(__local T *exchange, const T *v, 
   END_VALUES
 }
 
-// For a pass over transforms of `span` elements, which it makes transforms of span * radix.
+// Loads values for a pass that combines transforms of `span` elements into transforms of span * radix.
 static inline INLINED_ON_GPUS void read_local(__local const T *exchange, T *v, uint radix, uint span, uint length,
                                               uint tile, bool is_beside, __global const T *twiddles, TR direction) {
   const uint step = LENGTH / radix;
   uint k = 0;
   FOR_VALUES(e, r, b, radix, is_beside, k = b.j % span)
   v[e] = exchange[exchange_index(b.transform, b.j + r * step, length)];
-  // The table has those of one pass behind those of the one before.
+  // The table has the factors of a pass after those of the previous pass.
   if (r > 0 && span > 1) v[e] = times(v[e], factor_at(twiddles, span - 1 + (r - 1) * span + k, direction));
   END_VALUES
 }
 
-// The power of the root of unity of a long transform, whose table has those of the lower `bits` bits, then of the upper
-// ones.
+// A power of the root of unity of a long transform. The table has the powers for the lower `bits` bits of the exponent,
+// then for the upper bits.
 static inline INLINED_ON_GPUS T root_of(__global const T *roots, int bits, long power, TR direction) {
   const long low = 1L << bits;
   return times(factor_at(roots, power & (low - 1), direction), factor_at(roots, low + (power >> bits), direction));
@@ -196,8 +196,8 @@ __kernel GROUPS_OF(LSIZE) void fft_block(__global const uchar *input, ulong inpu
     END_VALUES
   }
 
-  // Behind the last pass there are exchanges left in a convolution (axis.rs): of a product with a table, and in the
-  // passes of the inverse transform.
+  // In a convolution (axis.rs) more exchanges follow the last pass: after the product with a table, and in the passes
+  // of the inverse transform.
   uint rest = RADICES;
   UNROLL_PASSES for (int i = 0; i < EXCHANGES; i++) {
     transform(v, radix, sign);
@@ -229,7 +229,8 @@ __kernel GROUPS_OF(LSIZE) void fft_block(__global const uchar *input, ulong inpu
     is_there = first + b.transform < transforms;
     p = position_of(&layout, (uint)min(first + b.transform, transforms - 1));
     if (root_bits != 0) root = root_of(powers, root_bits, b.j * p.column, sign);
-    // Another transform of the launch computes the conjugates of this one's elements, or this one does itself.
+    // This transform computes its elements' conjugates itself at phase 0 and at half the period. At other phases no
+    // transform computes them, so they are stored here.
     const uint phase = (uint)p.to_index % (uint)to.period;
     mirrors = to.hermitian != 0 && phase != 0 && 2 * phase != (uint)to.period;
   })

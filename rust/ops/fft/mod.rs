@@ -31,11 +31,11 @@ pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
     specs.flat_map(|spec| [Class::Complex, Class::ComplexDouble].map(|class| (class, spec.clone()))).collect()
 }
 
-/// Transforms along dimensions, of which the last is special where one side is real, and multiplies by `scale`. There
-/// the complex side has all coefficients of that dimension, or those up to the half. The tensors do not overlap.
+/// Transforms along the dimensions `dim`, and multiplies by `scale`. If one side is real, the complex side has all
+/// coefficients of the last dimension, or only the first half. The tensors do not overlap.
 ///
 /// # Errors
-/// [`crate::error::Error::NoFloat64`] for complex128 where the device lacks it.
+/// [`crate::error::Error::NoFloat64`] for complex128 on devices without float64.
 pub fn fft(output: &Tensor<'_>, input: &Tensor<'_>, dim: &[i64], forward: bool, scale: f64) -> Result<()> {
     if output.numel() == 0 {
         return Ok(());
@@ -45,7 +45,7 @@ pub fn fft(output: &Tensor<'_>, input: &Tensor<'_>, dim: &[i64], forward: bool, 
     let (from_real, to_real) = (!input.class().is_complex(), !output.class().is_complex());
     let class = if from_real { output.class() } else { input.class() };
     let mut axes: Vec<usize> = dim.iter().map(|&d| d as usize).collect();
-    // Real values come first or last, and halve what the other dimensions transform.
+    // The dimension with real values comes first or last, which halves the work for the others.
     if !to_real {
         axes.reverse();
     }

@@ -1,18 +1,18 @@
-//! Lengths as products that work-groups transform.
+//! Splits lengths into factors that work-groups can transform.
 
 use crate::kernels::Class;
 use crate::ops::Target;
 
-/// Radices, in the order in which they are taken; a work-item holds `VALUES` of `butterfly.cl`.
+/// Radices, in the order in which they are used; a work-item holds `VALUES` of `butterfly.cl`.
 const RADICES: [i64; 6] = [8, 7, 5, 4, 3, 2];
 const VALUES: i64 = 8;
-/// Work-groups: the smallest that holds a transform leaves others more of a compute unit.
+/// Sizes of work-groups: the smallest one that holds a transform leaves more of a compute unit to other groups.
 pub(super) const GROUPS: [i64; 4] = [64, 128, 256, 512];
-/// Local memory that every GPU has. Where there is more, more groups share it.
+/// Local memory that every GPU has. If there is more, more groups share it.
 const LOCAL_BYTES: i64 = 32 << 10;
-/// Neighbours that are moved together where a transform's own elements lie apart: 32 bytes of complex64, a sector.
+/// Neighbours that are moved together if a transform's elements are not contiguous: 32 bytes of complex64, a sector.
 pub const BESIDE: i64 = 4;
-/// Parts that a long transform is made of, at most: 4^8 of the shortest.
+/// Most parts of a long transform: 4^8 elements with the shortest parts.
 const MOST_PARTS: u32 = 8;
 
 /// Resources of a device for a work-group.
@@ -24,7 +24,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of a device, for transforms in a class.
+    /// The limits of a device, for transforms in a class.
     pub fn of(target: &Target, class: Class) -> Self {
         let info = &target.device.info;
         Self { group: info.max_work_group as i64, local_bytes: (info.local_mem as i64).min(LOCAL_BYTES), class }
@@ -59,7 +59,7 @@ pub fn radices(length: i64) -> Option<Vec<i64>> {
     (rest == 1 && length > 0).then_some(radices)
 }
 
-/// Radices as kernels take them: four bits each, the first one lowest.
+/// Radices as a kernel argument: four bits each, the first one lowest.
 pub fn packed(radices: &[i64]) -> i64 {
     radices.iter().rev().fold(0, |packed, radix| packed << 4 | radix)
 }
@@ -83,7 +83,8 @@ pub fn block(limits: Limits, length: i64, wanted: i64) -> Option<Block> {
     widest
 }
 
-/// The lengths of the launches of a transform: one, or as few as a work-group can transform `BESIDE` at a time of.
+/// The lengths of the launches of a transform: one, or as few as possible so that a work-group can transform `BESIDE`
+/// at a time.
 pub fn parts(limits: Limits, length: i64) -> Option<Vec<i64>> {
     // Kernels take 32-bit indices.
     i32::try_from(length).ok().and_then(|_| radices(length))?;

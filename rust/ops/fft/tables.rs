@@ -16,16 +16,16 @@ const KEPT_BYTES: usize = 64 << 20;
 /// A complex number.
 type Pair = [f64; 2];
 
-/// Contents of a table, of forward transforms.
+/// Contents of a table, for forward transforms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
-    /// The twiddle factors of the passes over a work-group's transforms of a length, one pass behind the other.
+    /// The twiddle factors of the passes over a work-group's transforms of a length, one pass after the other.
     Twiddles(i64),
     /// The roots of unity of a long transform: those of the lower bits of a power, then those of the upper ones.
     Roots(i64),
     /// exp(-pi i k^2 / length), for all k of a transform of any length.
     Chirp(i64),
-    /// The transform of the conjugate of a chirp, by the length that the convolution with it takes.
+    /// The transform of the conjugate of a chirp, divided by the length of the convolution with it.
     Spectrum(i64),
 }
 
@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// Tables in the order of their use.
+/// Tables, least recently used first.
 static KEPT: Mutex<VecDeque<Kept>> = Mutex::new(VecDeque::new());
 
 struct Kept {
@@ -94,13 +94,13 @@ fn encoded(values: &[Pair], class: Class) -> Vec<u8> {
     }
 }
 
-/// The lower bits of a power of the roots of a long transform: half of all.
+/// Number of lower bits of an exponent in the roots of a long transform: half of all bits.
 pub fn root_bits(length: i64) -> i32 {
     (64 - length.leading_zeros()).div_ceil(2) as i32
 }
 
-/// exp(-2 pi i power / length), for powers below `length`. Sines and cosines are taken of an eighth of a turn at most,
-/// whose angle is exact to the last bit.
+/// exp(-2 pi i power / length), for powers below `length`. Sines and cosines are computed for at most an eighth of a
+/// turn, whose angle is exact to the last bit.
 fn root(power: i64, length: i64) -> Pair {
     let (octant, rest) = (8 * power / length, 8 * power % length);
     let angle = |part: i64| FRAC_PI_4 * (part as f64 / length as f64);
@@ -128,7 +128,7 @@ fn twiddles(radices: &[i64]) -> Vec<Pair> {
         }
         span *= radix;
     }
-    // No buffer is empty.
+    // A buffer must not be empty.
     table.push([1.0, 0.0]);
     table
 }
@@ -151,7 +151,7 @@ fn spectrum(length: i64) -> Vec<Pair> {
     transform(&sequence, &roots)
 }
 
-/// The transform of some values, by the roots of unity of a multiple of their number.
+/// The transform of `values`, from the roots of unity of a multiple of their length.
 fn transform(values: &[Pair], roots: &[Pair]) -> Vec<Pair> {
     let length = values.len();
     let Some(radix) = [2, 3, 5, 7].into_iter().find(|radix| length > 1 && length.is_multiple_of(*radix)) else {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn twiddles_of_a_pass_lie_behind_those_of_the_pass_before() {
+    fn twiddles_of_a_pass_follow_those_of_the_previous_pass() {
         let table = twiddles(&[4, 3]);
         assert_eq!(table.len(), 12);
         assert_near(&table[3..11], &[0, 1, 2, 3, 0, 2, 4, 6].map(|power| root(power, 12)));

@@ -1,5 +1,5 @@
-// A pointwise op on several tensors of lists in one launch. Follows pointwise.cl, whose switch it uses, and
-// multi_tensor.cl.
+// A pointwise op on several tensors of lists in one launch. Comes after pointwise.cl, whose switch it uses, and
+// multi_tensor.cl in the source.
 
 #ifndef LSIZE
 #define LSIZE 1

@@ -1,5 +1,6 @@
-// Norms of the tensors of a list, of one group each: (sum |x|^p)^(1/p) for p of 1 and 2, and the largest |x| (CLASS_F
-// and CLASS_D). Follows multi_tensor.cl, whose operands are the result and the tensor; a chunk is a whole tensor.
+// Norms of the tensors of a list, with one group for each: (sum |x|^p)^(1/p) for p of 1 and 2, and the largest |x|
+// (CLASS_F and CLASS_D). Comes after multi_tensor.cl in the source. The operands are the result and the tensor; a chunk
+// is a whole tensor.
 
 #define NORM_MAX 0  // norm.rs has the same values
 #define NORM_SUM 1

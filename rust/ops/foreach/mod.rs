@@ -1,4 +1,4 @@
-//! A pointwise op on every tensor of a list: several small tensors a launch.
+//! A pointwise op on every tensor of a list: several small tensors per launch.
 
 pub mod norm;
 
@@ -33,15 +33,15 @@ mod ffi {
     }
 }
 
-/// Tensors of a launch, which has to fit the 1024 bytes of arguments that every device takes.
+/// Tensors of a launch, whose arguments must fit the 1024 bytes that every device supports.
 const TENSORS: usize = 11;
 type Tensors = MultiTensorBatch<TENSORS, MAX_OPERANDS>;
 /// Parameters of a stub that the kernel's `ForeachLaunch` has room for.
 const PARAMETERS: usize = 4;
-/// A larger tensor repays a launch of its own, with a program specialised for it.
+/// A larger tensor is worth a separate launch, with a specialised program.
 const LARGEST: i64 = 1 << 16;
 
-/// The generic programs, of ops that optimizers and clipping call.
+/// The generic programs of ops that optimizers and gradient clipping call.
 pub(in crate::ops) fn forms(target: &Target) -> Vec<(Family, Form, Switch)> {
     let is_common = |row: &PointwiseRow| row.part == 0 && row.outputs == 1 && row.arity <= 3;
     let forms = |class| forms_of(Family::Foreach, class, &spec(target, class, Spec::generic()), is_common);
@@ -74,7 +74,7 @@ struct ForeachCall<'a> {
 /// one for each tensor: the last input of the op, or its parameter.
 ///
 /// # Errors
-/// [`Error::Invalid`] when an op takes other inputs than there are.
+/// [`Error::Invalid`] if the op takes a different number of inputs.
 pub fn foreach(
     op: u32,
     counts: &[i64],
@@ -96,7 +96,7 @@ pub fn foreach(
     let target = Target::of(out.address(present))?;
     target.converts(lists.iter().map(|list| list.dtype))?;
     let call = ForeachCall { target, op, class: out.dtype.class(), lists, scalars, scalar_is_input };
-    // The large ones first: batches are filled with the others.
+    // Large tensors are launched alone, before the batches of the others.
     let (large, small): (Vec<_>, Vec<_>) = counts.iter().copied().enumerate().partition(|(_, count)| *count > LARGEST);
     for (index, count) in large {
         call.alone(index, count)?;
@@ -183,7 +183,7 @@ impl ForeachCall<'_> {
         }
         let tail = [self.op as i32, self.sources(row), i32::from(!self.scalar_is_input)];
         bytes.extend(dtypes.into_iter().chain(tail).flat_map(i32::to_ne_bytes));
-        // The struct is as large as its alignment asks.
+        // The struct's size is a multiple of its alignment.
         bytes.resize(bytes.len().next_multiple_of(self.class.size()), 0);
         bytes
     }

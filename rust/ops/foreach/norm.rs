@@ -1,4 +1,4 @@
-//! Norms of the small tensors of a list: many a launch.
+//! Norms of the small tensors of a list: many per launch.
 
 use crate::error::{Error, Result};
 use crate::kernels::entry;
@@ -21,14 +21,14 @@ mod ffi {
     }
 }
 
-/// Tensors of a launch, which has to fit the 1024 bytes of arguments that every device takes.
+/// Tensors of a launch, whose arguments must fit the 1024 bytes that every device supports.
 type Tensors = MultiTensorBatch<28, 2>;
 
 /// The generic programs.
 pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
     FLOATS.map(|class| (class, Geometry::of(target, class).define(Tensors::define(Spec::generic())))).to_vec()
 }
-/// More elements than any tensor of a launch has: a group takes a whole one.
+/// More elements than any tensor of a launch has, so that a group takes a whole tensor.
 const WHOLE: i64 = 1 << 40;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ enum Norm {
 }
 
 impl Norm {
-    /// From its order: infinity, 1 or 2.
+    /// The norm of an order: infinity, 1 or 2.
     ///
     /// # Errors
     /// [`Error::Invalid`] for any other order.
@@ -56,7 +56,8 @@ impl Norm {
     }
 }
 
-/// Writes the norm of the n-th tensor, which has `counts[n]` elements, to the n-th of `out`, whose dtype is the same.
+/// Writes the norm of the n-th tensor, which has `counts[n]` elements, to the n-th tensor of `out`, which has the same
+/// dtype.
 ///
 /// # Errors
 /// [`Error::Invalid`] for an order other than infinity, 1 and 2.

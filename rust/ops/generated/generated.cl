@@ -1,20 +1,21 @@
-// Functions for kernels that torch.compile generates: python/torch_opencl/inductor writes their text, which follows this.
+// Functions for kernels that torch.compile generates: python/torch_opencl/inductor writes their source, which follows
+// this one.
 //
-// Functions carry the type of their operands, `maximum_float16`, or the number of lanes and the name of a dtype's storage,
-// `load16_bf16`. Values of 16-bit floats are float, those of bool and of integers of up to 32 bits int or uint. A bool is 0 or
-// 1 in a scalar, and 0 or -1 in a lane of a vector.
+// Names of functions have the type of their operands, `maximum_float16`, or the number of lanes and the name of a
+// dtype's storage, `load16_bf16`. Values of 16-bit floats are float; values of bool and of integers of up to 32 bits
+// are int or uint. A bool is 0 or 1 in a scalar, and 0 or -1 in a lane of a vector.
 
 #define LANES16 ((long16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
 #define TASKS_LOOP(first, last) for (long task = first; task < last; task++)
 
-// The type of Python's floats, which sizes are computed in, and that of kernels' arguments with their bits.
+// The type of Python floats, in which sizes are computed, and the type of kernel arguments that hold their bits.
 #ifdef HAS_FP64
 typedef double Real, RealArgument;
 #define REAL_OF(argument) (argument)
 #else
 typedef float Real;
 typedef long RealArgument;
-// The float nearest to a double, by its bits; numbers below the normal doubles are 0.
+// The float nearest to a double, given by its bits; subnormal doubles become 0.
 INLINE float float_of_double(long bits) {
   const int exponent = (int)(bits >> 52) & 0x7ff;
   const long fraction = bits & 0xfffffffffffffL;
@@ -50,7 +51,7 @@ DEFINE_DIVISION(long, IS_MINUS_ONE)
 DEFINE_DIVISION(uint, IS_NEVER)
 DEFINE_DIVISION(ulong, IS_NEVER)
 
-// A shift by more than the width, or by less than nothing, moves every bit out.
+// A shift by the width or more, or by a negative count, moves every bit out.
 #define DEFINE_SHIFTS(type, bits)                                                                 \
   INLINE type shift_left_##type(type a, type n) { return n < 0 || n >= bits ? (type)0 : a << n; } \
   INLINE type shift_right_##type(type a, type n) { return a >> (n < 0 || n >= bits ? (type)(bits - 1) : n); }
@@ -61,7 +62,7 @@ INLINE uint shift_right_uint(uint a, uint n) { return n >= 32 ? 0 : a >> n; }
 INLINE ulong shift_left_ulong(ulong a, ulong n) { return n >= 64 ? 0 : a << n; }
 INLINE ulong shift_right_ulong(ulong a, ulong n) { return n >= 64 ? 0 : a >> n; }
 
-// By squaring, with wrap. A negative power is 0 but for the bases 1 and -1.
+// By squaring, with wraparound. A negative power is 0 except for the bases 1 and -1.
 #define DEFINE_INTEGER_POWER(type)                                     \
   INLINE type power_##type(type a, type n) {                           \
     if (n < 0) return a == 1 ? 1 : a + 1 == 0 ? ((n & 1) ? a : 1) : 0; \
@@ -81,7 +82,7 @@ INLINE float power_float(float a, float b) { return pow(a, b); }
 INLINE double power_double(double a, double b) { return pow(a, b); }
 #endif
 
-// --- extremes, at every width that a reduction passes: NaN wins
+// --- maximum and minimum, for every width that a reduction uses: NaN wins
 
 #define DEFINE_FLOAT_EXTREMES(type)                                                 \
   INLINE type maximum_##type(type a, type b) { return (a > b) | (a != a) ? a : b; } \
@@ -99,8 +100,8 @@ FOR_WIDTHS(DEFINE_INTEGER_EXTREMES, ulong)
 FOR_WIDTHS(DEFINE_FLOAT_EXTREMES, double)
 #endif
 
-// Returns true where the second of two values, each with its index, takes the place of the first: NaN before all numbers, of
-// equal values the one with the lower index.
+// Returns true if the second of two values, each with its index, replaces the first. NaN wins over all numbers; between
+// equal values the lower index wins.
 #define DEFINE_ARG(type, mask, index, to_mask)                                  \
   typedef mask MASK_##type;                                                     \
   INLINE mask arg_max_##type(type a, index ai, type b, index bi) {              \
@@ -257,8 +258,9 @@ DEFINE_LOAD(bf16, ushort, float, bf16_to_float(*p), *p = float_to_bf16(v))
 DEFINE_LOAD(double, double, double, *p, *p = v)
 #endif
 
-// Of types without an atomic addition of their own: the word that holds the element is replaced until nobody has changed
-// it. The first exchange guesses that it is 0, and tells what it is: a plain load would race with others' exchanges.
+// For types without a native atomic addition: compare and exchange the word that holds the element, until no other
+// work-item has changed it. The first exchange guesses that the word is 0, and returns its value: a plain load would
+// race with other items' exchanges.
 #define DEFINE_ATOMIC_32(name, type)                                 \
   INLINE void atomic_add_##name(volatile __global type *p, type v) { \
     volatile __global uint *word = (volatile __global uint *)p;      \
@@ -310,9 +312,10 @@ INLINE void atomic_add_double(volatile __global double *p, double v) {
 
 // --- random numbers
 
-// One number for each (seed, offset), as PyTorch's decompositions ask for, whatever vectors it is computed in. Groups of
-// 16 counters have 64 words: the first words of all counters lie side by side, then the second ones, so that vectors
-// of neighbouring offsets take them as they are. What needs two words takes the first and second, or third and fourth.
+// One number for each (seed, offset), as PyTorch's decompositions require, independent of the vector width. Groups of
+// 16 counters have 64 words: the first words of all counters, then the second ones and so on, so that vectors of
+// neighbouring offsets use them without a shuffle. Functions that need two words take the first and second, or third
+// and fourth.
 DEFINE_PHILOX(1, uint, ulong)
 
 INLINE uint random_word(long seed, long offset) {
@@ -344,7 +347,7 @@ INLINE long randint64(long seed, long offset, long low, long high) {
 
 // --- bad input
 
-// A report names the index as it was given: before the size was added, where negative ones count from the end.
+// A report names the index as given, before the size was added to a negative index.
 INLINE long checked_index(long index, long size, int is_wrapped, int is_active, __global uchar *faults) {
   if (index >= 0 && index < size) return index;
   if (is_active) report_fault(faults, FAULT_INDEX, is_wrapped && index < 0 ? index - size : index, size);

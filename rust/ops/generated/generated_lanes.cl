@@ -1,5 +1,5 @@
-// The functions of generated.cl in sixteen lanes, for CPUs; the kernels follow. Matmuls whose epilogue is generated have
-// the width of their tiles, which is 8 without AVX-512: they call the functions of one result.
+// The functions of generated.cl in sixteen lanes, for CPUs; the kernels follow. Matmuls whose epilogue is generated
+// have the width of their tiles, which is 8 without AVX-512: they call the functions of one lane.
 
 #define any1(v) (v)
 
@@ -12,7 +12,7 @@ INLINE int any16(int16 v) {
   return two.x | two.y;
 }
 
-// exp(x) for x <= 0; what is less than exp(-87), about the least normal number, counts as 0.
+// exp(x) for x <= 0; results below exp(-87), about the smallest normal number, become 0.
 INLINE float16 exp_below16(float16 x) {
   int16 biased;
   const float16 fraction = expm1_near(reduce_exponent(x, &biased)), scale = power_of_two(biased);
@@ -112,7 +112,7 @@ INLINE int16 bits_of_ushort16(int16 x) { return x & 0xffff; }
 INLINE int16 short_of_bits16(int16 x) { return wrap_short16(x); }
 INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
 
-// A store through a packed struct does what vstoreN does, for which PoCL 3.1 makes pieces. Streams go past the caches.
+// A store through a packed struct does the same as vstoreN, which PoCL 3.1 splits. Streams bypass the caches.
 #define DEFINE_MEMORY_16(name, pointer, type, element, from, to)                                         \
   typedef struct __attribute__((packed, aligned(sizeof(element)))) {                                     \
     element##16 v;                                                                                       \
@@ -183,9 +183,9 @@ DEFINE_MEMORY_16(double, double, double, double, SAME, SAME)
 #endif
 #endif
 
-// A vector in private memory, from an element on.
+// A vector in private memory that starts at any element.
 #define KEPT(type, p) (((Kept_##type *)(p))->v)
-// Turns a square of lanes, row by row: each stage rotates the bits of row and column by one.
+// Transposes a square of lanes, row by row: each stage rotates the bits of row and column by one.
 #define DEFINE_SQUARE_16(type)                                    \
   typedef struct __attribute__((packed, aligned(sizeof(type)))) { \
     type##16 v;                                                   \
@@ -226,7 +226,7 @@ INLINE int is_run16(long16 offset) {
   return (offset.s0 & 15) == 0 && !any16(convert_int16(offset != offset.s0 + LANES16));
 }
 
-// The words of a vector of offsets: one of four words each, or one of two pairs.
+// The random words of a vector of offsets: for each offset one of four words, or one of two pairs.
 INLINE void random_words16(RandomGroup *random, long seed, long16 offset, int per_counter, uint16 words[4]) {
   const int shift = per_counter == 4 ? 6 : 5;
   if (is_run16(offset)) {

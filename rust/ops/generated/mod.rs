@@ -1,4 +1,4 @@
-//! Kernels that are written at run time: those of `torch.compile`, and the user's own.
+//! Kernels whose source is written at run time: by `torch.compile`, and by users.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -8,7 +8,7 @@ use crate::kernels::{generated_program, CachedProgram, Family};
 use crate::ops::Target;
 use crate::runtime::message_index;
 
-/// Most buffers of a kernel: as many as fit the arguments that every device takes, with an offset for each.
+/// Most buffers of a kernel: as many as fit the arguments that every device supports, with an offset for each.
 const MOST_BUFFERS: usize = 60;
 /// Most 64-bit values of a kernel, offsets of buffers included.
 const MOST_VALUES: usize = 64;
@@ -31,21 +31,21 @@ mod ffi {
     }
 }
 
-/// A kernel that can be launched by its number.
+/// A kernel that can be launched by its id.
 #[derive(Debug)]
 struct Generated {
     device: i32,
     kernel: Arc<Kernel>,
     /// The record of faults is its last argument.
     reports_faults: bool,
-    /// A kernel's code goes with its program.
+    /// Keeps the kernel's code in memory.
     _program: Arc<CachedProgram>,
 }
 
-/// By their numbers; those that were released leave a gap.
+/// Kernels by id; released kernels leave a gap.
 static KERNELS: RwLock<Vec<Option<Arc<Generated>>>> = RwLock::new(Vec::new());
 
-/// Builds the kernels of a source, or loads what an earlier process has built.
+/// Builds the kernels of a source, or loads the program that an earlier process built.
 ///
 /// The source follows `generated.cl`. Each kernel takes its buffers, then one struct of 64-bit values by value: the
 /// buffers' offsets in bytes and its scalars; then, if its name ends in `_faults`, the record of faults.
@@ -56,8 +56,8 @@ pub fn build_kernels(device: i32, source: &str, names: Vec<String>) -> Result<Ve
     build(device, Family::Generated, source, &names)
 }
 
-/// Builds a kernel of the user's own, as [`build_kernels`]. The source follows `user.cl`, and
-/// python/torch_opencl/_kernel_text.py has given the kernel the parameters that are described there.
+/// Builds a user's kernel, as [`build_kernels`]. The source follows `user.cl`; python/torch_opencl/_kernel_text.py has
+/// given the kernel the parameters that [`build_kernels`] describes.
 ///
 /// # Errors
 /// [`Error::Build`] with the compiler's log.
@@ -86,7 +86,7 @@ fn build(device: i32, family: Family, source: &str, names: &[String]) -> Result<
     Ok((first..kernels.len() as i64).collect())
 }
 
-/// Forgets kernels, once what was launched has run.
+/// Releases kernels after their enqueued launches have run.
 pub fn release_kernels(released: &[i64]) {
     let mut kernels = KERNELS.write().unwrap_or_else(PoisonError::into_inner);
     for number in released {
@@ -99,7 +99,7 @@ pub fn release_kernels(released: &[i64]) {
 /// Enqueues a kernel on this thread's current stream of its device.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a number that is none, buffers of another device, and too many arguments.
+/// [`Error::Invalid`] for an unknown id and buffers of another device; [`Error::Unsupported`] for too many arguments.
 fn launch_kernel(
     kernel: i64,
     global: &[usize],
@@ -132,7 +132,7 @@ fn launch_kernel(
     for (slot, value) in packed.iter_mut().skip(offsets).zip(values) {
         *slot = *value;
     }
-    // A struct has one member at least.
+    // A struct has at least one member.
     let bytes = bytemuck::cast_slice(packed.get(..count.max(1)).unwrap_or_default());
     let mut last = offsets;
     if let Some(slot) = args.get_mut(last) {
@@ -147,11 +147,11 @@ fn launch_kernel(
     target.launch_generated(&generated.kernel, args.get(..=last).unwrap_or_default(), global, local, start)
 }
 
-/// Enqueues a kernel of the user's own over up to three dimensions; without `local` in groups that suit the device.
+/// Enqueues a user's kernel over up to three dimensions; without `local`, in groups that suit the device.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a number that is none and buffers of another device; [`Error::Unsupported`] for too many
-/// arguments, and for groups larger than the device takes.
+/// [`Error::Invalid`] for an unknown id and buffers of another device; [`Error::Unsupported`] for too many arguments,
+/// and for groups larger than the device supports.
 pub fn launch_user_kernel(kernel: i64, global: &[i64], local: &[i64], buffers: &[usize], values: &[i64]) -> Result<()> {
     let sizes = |sizes: &[i64]| sizes.iter().map(|size| usize::try_from(*size).unwrap_or(0)).collect::<Vec<_>>();
     let (global, local) = (sizes(global), sizes(local));
@@ -159,13 +159,14 @@ pub fn launch_user_kernel(kernel: i64, global: &[i64], local: &[i64], buffers: &
     launch_kernel(kernel, &global, local, Start::Now, buffers, bytemuck::cast_slice(values))
 }
 
-/// Enqueues a kernel, by C's calling convention: `python/launch` calls it for Python.
+/// Enqueues a kernel, with C's calling convention: `python/launch` calls it for Python.
 ///
-/// Returns 0; or 1, 2 where an index is out of range, and 3 where a signal handler raised, whose exception is set in
-/// Python; with a message of at most `size` bytes that ends with a zero.
+/// Returns 0, or an error: 2 for an index out of range, 3 if a signal handler raised (its exception is set in Python),
+/// else 1. An error writes a message of at most `size` bytes, ending with a zero.
 ///
 /// # Safety
-/// `buffers` points to `buffer_count` addresses of tensors, `values` to `value_count` scalars, `message` to `size` bytes.
+/// `buffers` points to the addresses of `buffer_count` tensors, `values` to `value_count` scalars, `message` to `size`
+/// bytes.
 #[no_mangle]
 pub unsafe extern "C" fn torch_opencl_launch(
     kernel: i64,
@@ -208,7 +209,7 @@ pub fn launch_function() -> usize {
     torch_opencl_launch as *const () as usize
 }
 
-/// The number of an assertion's message, for a kernel's scalar.
+/// The id of an assertion's message, for a kernel's scalar.
 pub fn fault_message(text: &str) -> i64 {
     message_index(text)
 }

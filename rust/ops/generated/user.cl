@@ -1,7 +1,7 @@
-// Functions and macros for the user's own kernels, whose text follows: docs/kernels.md describes them.
+// Functions and macros for users' kernels, whose source follows. docs/kernels.md describes them.
 //
-// For a type parameter T of torch.opencl.compile_kernel there are also T itself, work_T, load_T and store_T, which stand
-// for what is here under the names of dtypes.
+// For a type parameter T of torch.opencl.compile_kernel, T, work_T, load_T and store_T are defined as the types and
+// functions of its dtype here.
 
 #ifdef HAS_FP64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -27,7 +27,7 @@
 // --- elements of tensors
 
 typedef uchar bool_t;
-// A struct, so that nobody computes with its bits.
+// A struct, so that kernels cannot compute with its bits.
 typedef struct {
   ushort bits;
 } bfloat16_t;
@@ -40,7 +40,7 @@ static inline bfloat16_t bfloat16_of(float x) {
 }
 static inline float float_of(bfloat16_t x) { return as_float((uint)x.bits << 16); }
 
-// The element with index i of a tensor that starts at p, in the type that is computed in; rounded when it is stored.
+// The element with index i of a tensor that starts at p, in the compute type; rounded when it is stored.
 #define DEFINE_ELEMENT(dtype, storage, work, read, write)                             \
   static inline work load_##dtype(__global const storage *p, long i) { return read; } \
   static inline void store_##dtype(__global storage *p, long i, work v) { write; }
@@ -64,8 +64,8 @@ DEFINE_ELEMENT(complex128, double2, double2, p[i], p[i] = v)
 
 // --- work-groups
 
-// Joins a value of each work-item of a group, all of which must call it; `scratch` has an element for each. All get the
-// result, and `scratch` may be used again.
+// Reduces a value of each work-item of a group; all items must call it. `scratch` has an element for each item, and may
+// be used again afterwards. All items get the result.
 #define DEFINE_GROUP_JOIN(name, joined)                                                              \
   static inline __attribute__((always_inline)) float name(float value, __local float *scratch) {     \
     const int rows = (int)(get_local_id(1) + get_local_size(1) * get_local_id(2));                   \

@@ -3,8 +3,8 @@
 // In every mode the weight of an element is a product of one weight for each dimension, so a position reads at most
 // four elements along each of three dimensions. An index outside is -1 and its element is ignored.
 //
-// Layouts list the dimensions [W, H, D, C, N] of the output; that of the grid has its coordinates, x first, where
-// others have channels.
+// Layouts list the dimensions [W, H, D, C, N] of the output; the grid has its coordinates, x first, in place of
+// channels.
 
 // Values of at::native::GridSamplerInterpolation and GridSamplerPadding.
 #define MODE_LINEAR 0
@@ -19,14 +19,14 @@ typedef struct {
   long sizes[3];  // of the input: W, H, D
   int mode;
   int padding;
-  int edge;  // 1 where -1 and 1 are the outer edges of the corner elements, 0 where they are the centres
+  int edge;  // 1 if -1 and 1 are the outer edges of the corner elements, 0 if they are the centres
   int dims;
 } Sampler;
 SHARED(Sampler, 40);
 
 #define SAMPLING_ARGUMENTS int dtype0, Layout layout, Sampler sampler
 
-// Along one dimension. `slope` is the derivative of a weight by the grid's coordinate.
+// Elements read along one dimension. `slope` is the derivative of a weight with respect to the grid's coordinate.
 typedef struct {
   int count;
   long index[4];
@@ -55,7 +55,7 @@ static inline INLINED_ON_GPUS T reflected(T x, long low, long high, T *sign) {
 static inline INLINED_ON_GPUS T padded(T x, const Sampler *s, long size, T *slope) {
   if (s->padding == PADDING_ZEROS) return x;
   if (s->padding == PADDING_REFLECTION) x = reflected(x, -s->edge, 2 * (size - 1) + s->edge, slope);
-  // NaN goes to 0.
+  // NaN becomes 0.
   if (!(x > 0) || x >= size - 1) *slope = 0;
   return fmin(fmax(x, (T)0), (T)(size - 1));
 }
@@ -75,8 +75,8 @@ static inline T cubic_far_slope(T x) { return (-LIT(2.25) * x + LIT(7.5)) * x - 
 #define EACH_DIM(d) UNROLL for (int d = 0; d < 3; d++)
 #endif
 
-// Sets four values of an array to `value`, which depends on k. On GPUs its code is there once, and each index is a
-// constant.
+// Sets four values of an array to `value`, which depends on k. On GPUs the code of `value` is not repeated, and each
+// index is a constant.
 #ifdef IS_CPU
 #define FIND_FOUR(k, values, value) \
   for (int k = 0; k < 4; k++) (values)[k] = value
@@ -138,8 +138,8 @@ typedef struct {
   long at[3], sample;
 } OutputPosition;
 
-// Structs go by pointer: where a compiler copies a function that returns one, it leaves marks that Oclgrind does not
-// know.
+// Structs are passed by pointer: when a compiler inlines a function that returns one, it leaves markers that Oclgrind
+// does not know.
 static inline INLINED_ON_GPUS void find_position(const Layout *layout, long index, OutputPosition *p) {
   EACH_DIM(d) {
     p->at[d] = index % layout->sizes[d];
@@ -163,8 +163,8 @@ static inline INLINED_ON_GPUS void elements_of(const Sampler *s, const Layout *l
                   &elements[d]);
 }
 
-// Element i of a dimension, and a loop over all of them. A GPU's compiler keeps an array whose index it does not know
-// in memory of each work-item, not in registers.
+// Element i of a dimension, and a loop over all of them. GPU compilers keep an array with a variable index in private
+// memory, not in registers.
 #ifdef IS_CPU
 #define ELEMENT(values, i) (values)[i]
 #define EACH_ELEMENT(i, count) for (int i = 0; i < (count); i++)
@@ -173,7 +173,7 @@ static inline INLINED_ON_GPUS void elements_of(const Sampler *s, const Layout *l
 #define EACH_ELEMENT(i, count) UNROLL for (int i = 0; i < 4 && i < (count); i++)
 #endif
 
-// Loops over the elements that lie within the input, whose first channel is then at `offset`.
+// Loops over the elements within the input; the first channel of an element is at `offset`.
 #define FOR_ELEMENTS(elements, strides, i, j, k, offset)                                             \
   for (int k = 0; k < elements[2].count; k++)                                                        \
     for (int j = 0; j < elements[1].count; j++)                                                      \
@@ -188,8 +188,8 @@ static inline INLINED_ON_GPUS void elements_of(const Sampler *s, const Layout *l
 #define ELEMENT_WEIGHT(elements, i, j, k) \
   (ELEMENT(elements[0].weight, i) * ELEMENT(elements[1].weight, j) * ELEMENT(elements[2].weight, k))
 
-// Contribution of elements outside the input: in two dimensions PyTorch multiplies them by zero, which leaves NaN of a
-// weight that is not finite, in three it leaves them out. x and y are sums over the elements of a dimension.
+// Contribution of elements outside the input: in two dimensions PyTorch multiplies them by zero, which gives NaN if a
+// weight is not finite; in three it skips them. x and y are sums over the elements of a dimension.
 static inline INLINED_ON_GPUS T outside(const Sampler *s, T x, T y) { return s->dims == 2 ? 0 * x * y : 0; }
 
 static inline INLINED_ON_GPUS T element_sum(const T *values, int count) {
@@ -224,7 +224,7 @@ __kernel void grid_sample(__global uchar *output, ulong output_offset, __global 
   }
 }
 
-// Operands: the output's gradient, input, grid, and the grid's gradient, which is written. Tasks as above.
+// Operands: the output's gradient, input, grid, and the grid's gradient, which is written. Tasks as in grid_sample.
 __kernel void grid_sample_grid_gradient(__global uchar *grad_grid, ulong grad_grid_offset, __global const uchar *grad,
                                         ulong grad_offset, __global const uchar *input, ulong input_offset,
                                         __global const uchar *grid, ulong grid_offset, SAMPLING_ARGUMENTS) {
@@ -313,9 +313,9 @@ static inline void add_atomic(__global T *p, T value) {
   } while (seen != expected);
 }
 
-// The same on GPUs, in any order. Operands of the layout: the output's gradient, grid, and `sums` of the compute type,
-// all zero. Task t takes the channels t / positions, + parts, ... of position t % positions, so that neighbouring items
-// have neighbouring positions.
+// As grid_sample_input_gradient, for GPUs and in any order. Operands of the layout: the output's gradient, grid, and
+// `sums` of the compute type, all zero. Task t takes the channels t / positions, + parts, ... of position t %
+// positions, so that neighbouring items have neighbouring positions.
 __kernel void grid_sample_input_gradient_atomic(__global uchar *sums, ulong sums_offset, __global const uchar *grad,
                                                 ulong grad_offset, __global const uchar *grid, ulong grid_offset,
                                                 SAMPLING_ARGUMENTS, long parts) {

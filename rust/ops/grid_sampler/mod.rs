@@ -19,7 +19,7 @@ mod ffi {
         pub interpolation: i32,
         /// `at::native::GridSamplerPadding`.
         pub padding: i32,
-        /// True where -1 and 1 are the centres of the corner elements, not their outer edges.
+        /// True if -1 and 1 are the centres of the corner elements, not their outer edges.
         pub align_corners: bool,
     }
 
@@ -204,12 +204,12 @@ pub fn grid_sample_input_gradient(
 /// As the driver reports.
 pub fn grid_has_any_order(grad: &Tensor<'_>) -> Result<bool> {
     let target = Target::of(grad.address)?;
-    // CPUs have as many channels of samples as they have cores, and pay more for atomics.
+    // On CPUs the samples' channels are enough tasks for all cores, and atomics cost more.
     Ok(!target.is_cpu() && (grad.class() == Class::Float || target.device.info.has_wide_atomics()))
 }
 
-/// Adds the gradient of the input to `sums`, of its shape and of the compute dtype. Positions that share an element add
-/// to it in any order, so that the last bits of sums differ from run to run.
+/// Adds the gradient of the input to `sums`, which has the input's shape and the compute dtype. Positions that share an
+/// element add to it in any order, so that the last bits of sums differ from run to run.
 ///
 /// # Errors
 /// As the driver reports.

@@ -10,11 +10,11 @@
 // and index_put are all index_set. Several index tensors are first folded by index_offsets into one
 // tensor of byte offsets.
 //
-// An index out of range is reported in `status`, which the host turns into an IndexError, and touches no
-// memory. It is a record of faults (fault.cl) with the dimension behind it.
+// An index out of range is reported in `status`, which the host turns into an IndexError, and accesses no memory.
+// `status` is a record of faults (fault.cl), followed by the dimension.
 
-// The dimension that indices walk: steps of `stride` bytes along `dim`, which has `size` of them; `lowest` is -size
-// where negative indices count from the end, else 0.
+// The indexed dimension: `size` steps of `stride` bytes along `dim`. `lowest` is -size if negative indices count from
+// the end, else 0.
 typedef struct {
   long size;
   long stride;
@@ -23,8 +23,8 @@ typedef struct {
 } Indexed;
 SHARED(Indexed, 32);
 
-// Byte offset of an index, or -1 after reporting it. The first report stays: the fields of one launch
-// agree on dim and size, so work-items that race differ only in the index they name.
+// Byte offset of an index, or -1 after reporting it. The first report is kept: all reports of one launch agree on dim
+// and size, so racing work-items differ only in the index.
 INLINE long resolve(long index, const Indexed *axis, __global long *status) {
   // One comparison: as unsigned, an index that is too low exceeds every size.
   if ((ulong)(index - axis->lowest) < (ulong)(axis->size - axis->lowest))
@@ -68,12 +68,12 @@ INLINE long extent(const Layout *layout, int first, int last) {
   const long first_row = item / chunks * ITEM_ROWS(rows);                                    \
   const long last_row = min(first_row + ITEM_ROWS(rows), extent(&(layout), 1, (layout).ndim));
 
-// Eight dense 64-bit indices in one load, of which PoCL's vload8 makes several.
+// Eight dense 64-bit indices in one load; PoCL's vload8 uses several.
 typedef struct __attribute__((packed, aligned(8))) {
   long8 values;
 } Block;
 
-// Their byte offsets; false, and nothing reported, if one of them is out of range.
+// Finds the byte offsets of eight indices. Returns false, without a report, if one of them is out of range.
 INLINE bool resolve_block(__global const uchar *index, const Indexed *axis, long8 *steps) {
   long8 i = ((__global const Block *)index)->values;
   long8 outside = (i < axis->lowest) | (i >= axis->size);
@@ -83,9 +83,9 @@ INLINE bool resolve_block(__global const uchar *index, const Indexed *axis, long
   return true;
 }
 
-// Folds one index tensor into byte offsets; the first one overwrites them. A rejected position stays
-// negative, so that the move that follows leaves it alone.
-// Layout: offsets, index, of which a work-item takes a share as in index_get.
+// Folds one index tensor into byte offsets; the first one overwrites them. A rejected position stays negative, so that
+// the following move skips it.
+// Layout: offsets, index. A work-item takes a share as in index_get.
 __kernel void index_offsets(__global uchar *offsets, ulong offsets_offset, __global const uchar *index,
                             ulong index_offset, int index_dtype, const Layout layout, const Indexed axis, int first,
                             long chunk, long rows, __global uchar *status, ulong status_offset) {
@@ -119,8 +119,8 @@ __kernel void index_offsets(__global uchar *offsets, ulong offsets_offset, __glo
   }
 }
 
-// Copies `size` bytes, dense on both sides, in cache lines; the last one overlaps the one before. Returns true if there
-// was a line at all.
+// Copies `size` bytes, dense on both sides, in cache lines; the last one overlaps the previous one. Returns false if
+// `size` is less than a line.
 typedef struct __attribute__((packed, aligned(1))) {
   uint16 values;
 } Line;
@@ -165,8 +165,8 @@ INLINE void get_eight_ulong2(__global uchar *dst, long step, __global const ucha
   for (int l = 0; l < 8; l++) *(__global ulong2 *)(dst + l * step) = lanes[l];
 }
 
-// Copies elements [begin, end) of dimension 0. Where one index serves the whole run it is read once; dense 64-bit ones
-// are looked at 8 at a time, so that loads do not wait for comparisons.
+// Copies elements [begin, end) of dimension 0. An index for the whole run is read once; dense 64-bit indices are
+// checked 8 at a time, so that loads do not wait for comparisons.
 #define DEFINE_GET_RUN(TYPE)                                                                                           \
   static inline void get_run_##TYPE(__global uchar *dst, __global const uchar *src, __global const uchar *index,       \
                                     int index_dtype, const Layout *layout, const Indexed *axis, long begin, long end,  \
@@ -202,14 +202,14 @@ DEFINE_GET_RUN(uint)
 DEFINE_GET_RUN(ulong)
 DEFINE_GET_RUN(ulong2)
 
-// Layout: dst, src, index. A work-item takes `chunk` elements of dimension 0 at each of `rows` positions of the others, of
-// which one is more than 1 at most. Elements are `width` bytes; the dtype does not matter.
+// Layout: dst, src, index. A work-item takes `chunk` elements of dimension 0 at each of `rows` positions of the others;
+// `rows` is more than 1 only if `chunk` is all of dimension 0. Elements are `width` bytes; the dtype does not matter.
 __kernel void index_get(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                         __global const uchar *index, ulong index_offset, int index_dtype, const Layout layout,
                         const Indexed axis, int width, long chunk, long rows, __global uchar *status,
                         ulong status_offset) {
   __global long *report = (__global long *)(status + status_offset);
-  // A copy, as for all the compiler knows stores to dst might change the arguments.
+  // A copy, as the compiler must assume that stores to dst change the arguments.
   const Indexed known = axis;
   ITEM_SHARE(layout, chunk, rows)
   for (long row = first_row; row < last_row; row++) {

@@ -19,23 +19,23 @@ use crate::runtime::BadIndexRecord;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// How PyTorch's CPU backend words an index out of range, and which exception it raises.
+    /// The message and the exception of PyTorch's CPU backend for an index out of range.
     #[derive(Debug)]
     #[repr(i32)]
     pub enum BadIndex {
-        /// Of advanced indexing.
+        /// Advanced indexing.
         Plain,
-        /// Of `index_select` and `index_add`.
+        /// `index_select` and `index_add`.
         InSelf,
-        /// Of `index_copy`.
+        /// `index_copy`.
         Copy,
-        /// Of `take` and `put_`, which see a tensor as one dimension.
+        /// `take` and `put_`, which treat a tensor as one-dimensional.
         Flat,
-        /// Of `gather` and the scatter ops.
+        /// `gather` and the scatter ops.
         Gather,
     }
 
-    /// An index tensor and the dimension that it walks.
+    /// An index tensor and the dimension that it indexes.
     #[derive(Clone, Copy, Debug)]
     pub struct IndexAxis<'a> {
         /// 32- or 64-bit indices, of the shape of the move.
@@ -46,7 +46,7 @@ mod ffi {
         pub stride: i64,
         /// Its index, for messages.
         pub dim: i64,
-        /// True where negative indices count from the end.
+        /// True if negative indices count from the end.
         pub wraps: bool,
         /// Error of an index out of range: the same for all axes of a move.
         pub bad: BadIndex,
@@ -85,17 +85,17 @@ impl IndexAxis<'_> {
         Self { index: self.index.at(position), ..*self }
     }
 
-    /// As kernels take it.
+    /// As a kernel argument.
     pub(super) fn walked(&self) -> Indexed {
         let lowest = if self.wraps { -self.size } else { 0 };
         Indexed { size: self.size, stride: self.stride, lowest, dim: self.dim }
     }
 }
 
-/// Memory where kernels report an index that is out of range: a record of faults, with the dimension behind it. It is the
-/// thread's own, and cleared where something has been reported alone, or where a failure has kept it from being read, so
-/// that nothing has to be launched for it. Where nothing waits, it is that of the stream, which is read when the host next
-/// waits: while a graph is captured, and for indices that have been found in range before.
+/// Memory where kernels report an index out of range: a record of faults, followed by the dimension. It belongs to the
+/// thread, and is cleared only after a report, or after a failure has prevented reading it, so that it usually needs no
+/// launch. If the call does not wait (while a graph is captured, and for indices already known to be in range), it is
+/// the stream's record, which is read at the host's next wait.
 pub(super) struct Report {
     pub(super) memory: Memory,
     is_deferred: bool,
@@ -109,7 +109,8 @@ impl Report {
         Ok(Self { memory, is_deferred, bad: axes.first().map_or(BadIndex::Plain, |axis| axis.bad) })
     }
 
-    /// Waits for the kernels and raises what they reported. Returns false if this is left to whoever next waits.
+    /// Waits for the kernels and returns the error that they reported. Returns false if the check is left to the next
+    /// wait.
     pub(super) fn check(&self, target: &Target) -> Result<bool> {
         if self.is_deferred {
             return Ok(false);
@@ -121,17 +122,18 @@ impl Report {
 /// One index operand, made of one axis or of several.
 pub(super) struct Folded<'a> {
     pub(super) axis: IndexAxis<'a>,
-    /// Bitwise or of the byte strides that indices step by.
+    /// Bitwise or of the byte strides of the indexed dimensions.
     steps: i64,
     /// Holds the byte offsets that several axes were folded into.
     _memory: Option<Workspace>,
 }
 
-/// What ATen makes of a mask without dimensions: `nonzero` has no column for it.
-const NO_AXIS: &str = "OpenCL: index() and index_put_() take a bool index without dimensions for one value and \
-                       accumulate=False only; index self[None] by index[None] instead";
+/// ATen turns a mask without dimensions into no index at all, as `nonzero` has no column for it.
+const NO_AXIS: &str = "OpenCL: index() and index_put_() support a bool index without dimensions only for one value \
+                       and accumulate=False; index self[None] with index[None] instead";
 
-/// Byte strides of a dense tensor over the dimensions along which some index moves; 0 along the others.
+/// Strides of a dense tensor over the dimensions along which some index moves, 0 along the others; and its number of
+/// elements.
 fn offset_strides(sizes: &[i64], axes: &[IndexAxis<'_>]) -> (Vec<i64>, i64) {
     let mut count = 1;
     let mut strides: Vec<i64> = (0..sizes.len())
@@ -147,7 +149,7 @@ fn offset_strides(sizes: &[i64], axes: &[IndexAxis<'_>]) -> (Vec<i64>, i64) {
     (strides, count)
 }
 
-/// Folds several axes into one tensor of byte offsets, whose strides go into `strides`.
+/// Folds several axes into one tensor of byte offsets, and writes its strides to `strides`.
 pub(super) fn fold<'a>(
     target: &Target,
     axes: &[IndexAxis<'a>],
@@ -170,13 +172,13 @@ pub(super) fn fold<'a>(
         space.retain(|dim| dim.strides != [0, 0]);
         write_offsets(target, memory.address, axis, space, position == 0, report)?;
     }
-    // Offsets are in range and in bytes already: one "dimension" without end, a byte a step.
+    // Offsets are already in range and in bytes: one unbounded dimension, with steps of one byte.
     let axis = IndexAxis { index: offsets, size: i64::MAX, stride: 1, dim: 0, wraps: false, bad: first.bad };
     Ok(Folded { axis, steps, _memory: Some(memory) })
 }
 
-/// Writes the byte offsets that the indices of an axis stand for, -1 for those out of range; or adds them to those of
-/// the axes before. The operands of `space` are the offsets and the index.
+/// Writes the byte offsets of the indices of an axis, -1 for indices out of range. Unless `is_first`, adds them to the
+/// offsets of the previous axes. The operands of `space` are the offsets and the index.
 pub(super) fn write_offsets(
     target: &Target,
     offsets: usize,
@@ -206,10 +208,10 @@ pub(super) fn write_offsets(
 struct Share {
     /// Elements of dimension 0.
     chunk: i64,
-    /// Positions of the other dimensions, more than 1 where the item takes all of dimension 0: 10500 rows of 32 floats
+    /// Positions of the other dimensions, more than 1 if the item takes all of dimension 0: 10500 rows of 32 floats
     /// then take 110 us of processor time instead of 250 (PoCL, `make bench CASES="'index_select *'"`).
     rows: i64,
-    /// How many such items there are.
+    /// Number of items.
     items: usize,
 }
 
@@ -225,7 +227,7 @@ impl Share {
     }
 }
 
-/// A move over more dimensions than kernels walk: one launch for each index of the outermost one.
+/// A move over more dimensions than kernels support: one launch for each index of the outermost dimension.
 pub(super) fn slices(
     dst: &Tensor<'_>,
     src: &Tensor<'_>,
@@ -238,11 +240,11 @@ pub(super) fn slices(
     })
 }
 
-/// `dst[p] = src[p + index[p] * stride]` for every position p. Returns true if it has found all indices in range; where
-/// they are known to be, and while a graph is captured, it does not wait for that.
+/// `dst[p] = src[p + index[p] * stride]` for every position p. Returns true if it has checked that all indices are in
+/// range. It does not wait for this check if `is_known`, and while a graph is captured.
 ///
 /// # Errors
-/// The axes' own error for an index out of range.
+/// The axes' error for an index out of range.
 pub fn index_get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>], is_known: bool) -> Result<bool> {
     if dst.numel() == 0 {
         return Ok(false);
@@ -276,9 +278,9 @@ pub fn index_get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>], is_
     report.check(&target)
 }
 
-/// Makes elements up to 16 bytes wide where one index moves dense runs of them (rows of an embedding): 20 instead of
-/// 29 ms for 16384 rows of 512 floats on PoCL (`make bench CASES="'index_select rows *'"`). `steps` holds the bits of
-/// every address and step that must stay a multiple.
+/// Makes elements up to 16 bytes wide if one index moves dense runs of them (rows of an embedding): 20 instead of 29 ms
+/// for 16384 rows of 512 floats on PoCL (`make bench CASES="'index_select rows *'"`). `steps` holds the bits of every
+/// address and step that must stay a multiple.
 fn widen(space: &mut [Dim<3>], element: i64, steps: i64) -> i64 {
     let Some((inner, outer)) = space.split_first_mut() else { return element };
     if inner.strides != [element, element, 0] {

@@ -1,10 +1,10 @@
-// Indices of non-zero elements: nonzero_count counts those of each block of a contiguous tensor, and nonzero_write
-// writes their coordinates in row-major order from the offset that the running total of the counts gives. On CPUs a
-// work-item takes a block; on GPUs a group does, its items neighbouring elements.
+// Indices of non-zero elements: nonzero_count counts them in each block of a contiguous tensor, and nonzero_write
+// writes their coordinates in row-major order, from the offset given by the running total of the counts. A block is a
+// work-item's on CPUs, and on GPUs a group's, whose items take neighbouring elements.
 
 #ifdef IS_CPU
 
-// Non-zero elements of each block of `block` elements of a contiguous tensor.
+// Counts the non-zero elements of each block of `block` elements of a contiguous tensor.
 __kernel void nonzero_count(__global const uchar *input, ulong input_offset, __global uchar *counts,
                             ulong counts_offset, int dtype0, long n, long block) {
   long begin = get_global_id(0) * block, end = min(begin + block, n);
@@ -22,8 +22,8 @@ __kernel void nonzero_write(__global const uchar *input, ulong input_offset, __g
   long begin = item * block, end = min(begin + block, n);
   long row = item == 0 ? 0 : ((__global const long *)(ends + ends_offset))[item - 1];
   if (layout.ndim == 1 && layout.sizes[0] == n) {
-    // Without a branch on the elements, which is unpredictable: each is written, and the next one over it if it was
-    // zero. Not past the last row, which is the next block's.
+    // Without an unpredictable branch on the elements: each index is written, and overwritten by the next one if the
+    // element was zero. It stops at the last row, as the next one belongs to the next block.
     long last = ((__global const long *)(ends + ends_offset))[item];
     __global uchar *column = out + out_offset + layout.strides[0][0];
     for (long i = begin; i < end && row < last; i++) {
@@ -45,11 +45,12 @@ __kernel void nonzero_write(__global const uchar *input, ulong input_offset, __g
 
 #else
 
-// Items of a group: the ITEM_GROUP of rust/ops/core/target.rs. At a time each looks at STEPS elements, so many apart.
+// Items of a group: the ITEM_GROUP of rust/ops/core/target.rs. Each checks STEPS elements at a time, NONZERO_ITEMS
+// apart.
 #define NONZERO_ITEMS 64
 #define STEPS 8
 
-// Which of an item's next elements are not zero: a byte each, 0 or 1, as counts of a whole group fit a byte.
+// Flags of an item's next elements that are not zero: one byte each, 0 or 1, as the counts of a whole group fit a byte.
 static inline ulong nonzero_flags(__global const uchar *input, long first, long end, int dt) {
   ulong flags = 0;
   UNROLL for (int step = 0; step < STEPS; step++) {

@@ -21,7 +21,7 @@ mod ffi {
     }
 }
 
-/// Non-zero elements in each of `counts.numel()` equal blocks of a contiguous tensor.
+/// Counts the non-zero elements in each of `counts.numel()` equal blocks of a contiguous tensor.
 ///
 /// # Errors
 /// As the driver reports.
@@ -57,7 +57,8 @@ fn launch_blocks<A: Arguments>(
     target.launch(program, kernel, args, &[blocks as usize * ITEM_GROUP], Some(&[ITEM_GROUP]))
 }
 
-/// Coordinates of the non-zero elements, one row of `out` each; `ends` is the running sum of [`nonzero_count`].
+/// Writes the coordinates of the non-zero elements, one row of `out` each; `ends` is the running sum of
+/// [`nonzero_count`].
 ///
 /// # Errors
 /// As the driver reports.
@@ -74,7 +75,8 @@ pub fn nonzero_write(input: &Tensor<'_>, ends: &Tensor<'_>, out: &Tensor<'_>) ->
     let spec = with_rare(tier(count, &[("SPEC_DTYPE0", input.dtype.code())]), [input.dtype]);
     let program = target.program(Family::Index, input.class(), &spec)?;
     let mut inner = 1;
-    // Dimensions inside of a group are skipped as one, whose coordinate the group's first column holds for a moment.
+    // Dimensions inside a group are skipped as one dimension, whose coordinate is written to the group's first column
+    // and then overwritten.
     for group in space.chunks(MAX_DIMS - 1) {
         let skipped = group.iter().take(usize::from(inner > 1)).map(|dim| Dim { size: inner, ..*dim });
         let args = entry::NonzeroWrite {

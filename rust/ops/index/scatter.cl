@@ -1,4 +1,4 @@
-// Writing by index: index_set, in variants that suit a device and what is updated (see index.cl).
+// Writing by index: index_set, in variants for different devices and updates (see index.cl).
 
 #ifdef cl_khr_int64_base_atomics
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
@@ -29,7 +29,7 @@ INLINE void store_combined(__global uchar *p, int dt, int op, T v) {
   store_at(p, dt, op == SET_ASSIGN ? v : combine(op, load_at(p, dt), v));
 }
 
-// The same of vectors.
+// As `combine`, for vectors.
 INLINE TV combine_vectors(int op, TV a, TV b) {
 #ifdef IS_COMPLEX
   return combine(op, a, b);
@@ -44,8 +44,8 @@ INLINE TV combine_vectors(int op, TV a, TV b) {
 #endif
 }
 
-// Combines a dense run of elements with another: for sums the rows of an embedding's gradient. By vectors, as drivers for
-// CPUs do not vectorise a loop whose operands may overlap (28 against 11 ms for 16384 rows of 512 floats, PoCL).
+// Combines a dense run of elements with another, such as the rows of an embedding's gradient. With explicit vectors, as
+// CPU drivers do not vectorise a loop whose operands may overlap (28 against 11 ms for 16384 rows of 512 floats, PoCL).
 INLINE void combine_run(__global uchar *dst, __global const uchar *src, long begin, long end, int dt, int src_dt,
                         int op) {
   long i = begin;
@@ -55,7 +55,7 @@ INLINE void combine_run(__global uchar *dst, __global const uchar *src, long beg
   for (; i < end; i++) store(dst, i, dt, combine(op, load(dst, i, dt), load(src, i, src_dt)));
 }
 
-// A stored element held in the low bits of a word, and back.
+// Converts a stored element in the low bits of a word to a value, and back.
 static inline T from_bits(ulong bits, int dt) {
   ushort half_bits = (ushort)bits;
   switch (dt) {
@@ -91,8 +91,8 @@ static inline ulong to_bits(T v, int dt) {
   return (ulong)TO_LONG(v);
 }
 
-// Compare-and-swap on the word that holds the element: 32 bits everywhere in OpenCL 1.2, 64 bits where the
-// device has them (the host does not ask for 8-byte elements elsewhere, nor for 16-byte ones).
+// Compare-and-swap on the word that holds the element: 32 bits everywhere in OpenCL 1.2, 64 bits if the device supports
+// them (otherwise the host does not use this for 8-byte elements, and it never does for 16-byte ones).
 static inline void combine_atomic(__global uchar *p, int dt, int op, T v) {
 #ifdef IS_INTEGER
   if (op == SET_ADD && dt == DT_I32) {
@@ -130,9 +130,10 @@ static inline void combine_atomic(__global uchar *p, int dt, int op, T v) {
 }
 
 // Layout: dst, src, index. A work-item takes `chunk` elements of dimension 0 (one on GPUs) at one position of the next
-// dimensions, up to `parallel`, and walks the others in order. If dst moves along every dimension of these, no two
-// work-items meet and the result is that of a sequential loop; otherwise `atomic` must be set, but for SET_ASSIGN,
-// where one of the values stays and it must not. `dtype0` is that of dst, `dtype2` that of src.
+// dimensions, up to `parallel`, and loops over the others in order. If dst moves along all dimensions up to `parallel`,
+// no two work-items write the same element and the result is that of a sequential loop. Otherwise `atomic` must be set,
+// except for SET_ASSIGN, where any one of the values is kept and it must not be set. `dtype0` is the dtype of dst,
+// `dtype2` of src.
 __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                         __global const uchar *index, ulong index_offset, int dtype1, const Layout layout,
                         const Indexed axis, int parallel, int atomic, int op, int dtype0, int dtype2, long chunk,
@@ -144,7 +145,7 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
   add_offsets(&layout, 3, 1, parallel, item / chunks, lane);
   __global long *report = (__global long *)(status + status_offset);
   long depth = extent(&layout, parallel, layout.ndim);
-  // Copies, as for all the compiler knows stores to dst might change the arguments.
+  // Copies, as the compiler must assume that stores to dst change the arguments.
   const Indexed known = axis;
   const long dst_step = layout.strides[0][0], src_step = layout.strides[1][0], index_step = layout.strides[2][0];
 #ifdef IS_CPU
@@ -173,7 +174,7 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
     }
 #ifdef IS_CPU
     if (DTYPE1 == DT_I64 && index_step == 8) {
-      // Eight indices are read before the first write, as no load may pass a store.
+      // Eight indices are read before the first write, as no load may be moved before a store.
       for (; count >= 8; count -= 8, to += 8 * dst_step, from += 8 * src_step, where += 64) {
         long8 at8;
         if (!resolve_block(where, &known, &at8)) break;
@@ -191,8 +192,8 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
 }
 
 #ifdef IS_CPU
-// Dense rows of `width` elements, dst[index[d]] op= src[d], where rows are too short to divide: a work-item makes all
-// updates, in order, of a part of dst. All of them read all indices.
+// Dense rows of `width` elements, dst[index[d]] op= src[d], for rows that are too short to divide: a work-item makes
+// all updates of a part of dst, in order. All work-items read all indices.
 __kernel void index_set_rows(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                              __global const uchar *index, ulong index_offset, int dtype1, const Indexed axis, int op,
                              int dtype0, int dtype2, long count, long width, long src_step, long index_step,
@@ -209,14 +210,14 @@ __kernel void index_set_rows(__global uchar *dst, ulong dst_offset, __global con
 }
 #endif
 
-// Updates that are sorted by destination, in order. `offsets` has the byte offsets of each lane's `depth` updates in
-// ascending order, those of one destination next to one another, as a stable sort leaves them, and `positions` says
-// which update each is; -1 is an index out of range.
-// Layout: dst, src. Its dimensions are, in this order: `shared` ones, along which the index does not change, so that
-// their lanes use one row of `offsets`; those of the other lanes, up to `lanes`, which have a row each; those of the
-// depth. A work-item takes `chunk` elements of dimension 0 (one on GPUs), which is a shared one, at one update; that of
-// the first update of a destination makes all its updates, or that of the last where only the last one stays. Of the
-// chunk it keeps SORTED_PIECE sums at a time, so that it reads each source in pieces. Sums are rounded to the dtype once,
+// Applies updates sorted by destination, in order. `offsets` has the byte offsets of each lane's `depth` updates in
+// ascending order, as a stable sort returns them, so that updates of one destination are adjacent; `positions` has the
+// index of each update. An offset of -1 is an index out of range.
+// Layout: dst, src. Its dimensions are, in this order: `shared` dimensions along which the index does not change, so
+// that their lanes use one row of `offsets`; the other lanes, up to `lanes`, with one row each; the depth. A work-item
+// takes `chunk` elements of dimension 0 (one on GPUs), which is shared, at one update. The item at the first update of
+// a destination makes all its updates; for SET_ASSIGN the item at the last update makes only that one. An item keeps
+// SORTED_PIECE sums of its chunk at a time, so that it reads each source in pieces. Sums are rounded to the dtype once,
 // at the end.
 #ifdef IS_CPU
 #define SORTED_PIECE 16
@@ -257,7 +258,8 @@ __kernel void index_set_sorted(__global uchar *dst, ulong dst_offset, __global c
   }
 }
 
-// Adds `copies` dense rows of `size` elements to one whose elements are `step` bytes apart. One work-item an element.
+// Adds `count` dense rows of `size` elements, `copies`, to a row whose elements are `step` bytes apart. One work-item
+// for each element.
 __kernel void index_add_copies(__global uchar *dst, ulong dst_offset, __global const uchar *copies, ulong copies_offset,
                                int dtype0, long size, long step, int count) {
   long item = get_global_id(0);

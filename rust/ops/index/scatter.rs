@@ -20,7 +20,7 @@ mod ffi {
     #[derive(Debug)]
     #[repr(i32)]
     pub enum SetOp {
-        /// The source replaces what was there.
+        /// The source replaces the destination.
         Assign,
         /// Sum.
         Add,
@@ -36,9 +36,9 @@ mod ffi {
     #[derive(Debug)]
     #[repr(i32)]
     pub enum ScatterOrder {
-        /// Any: sums of floats may differ between runs, and any of several assigned values stays.
+        /// Any order: sums of floats may differ between runs, and any one of several assigned values is kept.
         Any,
-        /// That of the sources, by one work-item for each destination: on GPUs slow where most updates share few
+        /// The order of the sources, with one work-item for each destination: slow on GPUs if most updates share few
         /// destinations.
         Sequential,
     }
@@ -48,9 +48,9 @@ mod ffi {
     pub struct Writing {
         /// Combines source and destination.
         pub op: SetOp,
-        /// Of the updates of one destination.
+        /// Order of the updates of one destination.
         pub order: ScatterOrder,
-        /// True where all indices are known to be in range.
+        /// True if all indices are known to be in range.
         pub is_known: bool,
     }
 
@@ -68,10 +68,10 @@ mod ffi {
 
 pub use ffi::{ScatterOrder, SetOp, Writing};
 
-/// `dst[p + index[p] * stride] op= src[p]` for every position p. Returns what `index_get` does.
+/// `dst[p + index[p] * stride] op= src[p]` for every position p. Returns the same value as `index_get`.
 ///
 /// # Errors
-/// The axes' own error for an index out of range; positions before it may have been written.
+/// The axes' error for an index out of range; positions before it may have been written.
 pub fn index_set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>], writing: Writing) -> Result<bool> {
     if src.numel() == 0 {
         return Ok(false);
@@ -119,9 +119,9 @@ pub fn index_set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>], wri
 enum Serialisation {
     /// A work-item makes all updates of a lane, in order.
     Loop,
-    /// Each work-item makes one, by atomics.
+    /// Each work-item makes one update, by atomics.
     Atomics,
-    /// Sorted by destination: a work-item makes all updates of one, in order.
+    /// Updates are sorted by destination: a work-item makes all updates of one destination, in order.
     Sort,
 }
 
@@ -137,7 +137,7 @@ struct MoveOperands<'a> {
 struct Scatter<'a> {
     target: &'a Target,
     report: &'a Report,
-    /// Of the destination.
+    /// The destination's dtype.
     dtype: DType,
     /// The source's dtype. It has the destination's class.
     src_dtype: DType,
@@ -156,7 +156,7 @@ impl Scatter<'_> {
         self.target.program(Family::Index, self.dtype.class(), &spec)
     }
 
-    /// How to update lanes `depth` deep.
+    /// How to serialise the updates along `depth` of each lane.
     fn serialisation(&self, lanes: &[Dim<3>], depth: &[Dim<3>], order: ScatterOrder) -> Serialisation {
         let target = self.target;
         let (width, height) = (span(lanes), span(depth));
@@ -180,7 +180,7 @@ impl Scatter<'_> {
         Serialisation::Loop
     }
 
-    /// Returns true if the order of updates is left open. Atomics cover the frequent dtypes.
+    /// Returns true if updates may be made in any order. Atomics support the frequent dtypes only.
     fn may_reorder(&self, order: ScatterOrder) -> bool {
         order == ScatterOrder::Any && !self.dtype.is_rare()
     }
@@ -195,7 +195,7 @@ impl Scatter<'_> {
         }
     }
 
-    /// Spreads all dimensions over work-items, neighbouring items over contiguous reads.
+    /// Distributes all dimensions over work-items, so that neighbouring items read contiguously.
     fn race(&self, operands: &MoveOperands<'_>, lanes: Vec<Dim<3>>, depth: Vec<Dim<3>>) -> Result<()> {
         if self.target.is_cpu() {
             return self.run(operands, lanes, depth, true);
@@ -260,15 +260,15 @@ impl Scatter<'_> {
         )
     }
 
-    /// Spreads `lanes` over work-items, which walk `depth` in order unless they race.
+    /// Distributes `lanes` over work-items, which loop over `depth` in order unless they race.
     fn run(&self, operands: &MoveOperands<'_>, mut lanes: Vec<Dim<3>>, depth: Vec<Dim<3>>, races: bool) -> Result<()> {
         let target = self.target;
         if lanes.is_empty() {
             lanes.push(Dim { size: 1, strides: [0; 3] });
         }
-        // Where what is read (the source, then the index) is denser along the depth, a work-item keeps to one lane: 48
-        // ms become 6 for a scatter_add of 2048 rows of 2048 floats (PoCL, 2 cores;
-        // `make bench CASES="'scatter_add *'"`). So does the only one of a single lane.
+        // If the source, then the index, is denser along the depth, a work-item keeps to one lane: a scatter_add of
+        // 2048 rows of 2048 floats takes 6 ms instead of 48 (PoCL, 2 cores; `make bench CASES="'scatter_add *'"`). It
+        // also does with a single lane.
         let keeps_lane = !races
             && target.is_cpu()
             && match (lanes.first(), depth.first()) {
@@ -312,7 +312,7 @@ impl Scatter<'_> {
         target.launch(&program, entry::INDEX_SET, &args, &[global as usize], None)
     }
 
-    /// Combines dense rows, each work-item those of a part of the destination.
+    /// Combines dense rows; each work-item makes the updates of a part of the destination.
     fn by_rows(&self, operands: &MoveOperands<'_>, row: Dim<3>, dim: Dim<3>) -> Result<()> {
         let (target, index) = (self.target, &operands.axis.index);
         let [_, src_step, index_step] = dim.strides;
@@ -335,7 +335,7 @@ impl Scatter<'_> {
         target.launch(&program, entry::INDEX_SET_ROWS, &args, &[target.compute_units()], None)
     }
 
-    /// Adds along one dimension whose pieces each have a copy of the destination; copies are added up at the end.
+    /// Adds along one dimension in pieces that each have a copy of the destination; the copies are summed at the end.
     fn by_copies(&self, operands: &MoveOperands<'_>, dim: Dim<3>) -> Result<()> {
         let (target, size, element) = (self.target, operands.axis.size, self.dtype.size() as i64);
         let copies = target.compute_units() as i64 * OCCUPANCY_TARGET;
@@ -348,7 +348,7 @@ impl Scatter<'_> {
         let axis = IndexAxis { stride: element, ..operands.axis };
         let depth = Dim { size: piece, ..dim };
         self.run(&MoveOperands { dst: memory.address, axis, ..*operands }, vec![lanes], vec![depth], false)?;
-        // Elements that are left over go to the destination itself.
+        // The remaining elements are added to the destination itself.
         let done = copies * piece;
         if done < dim.size {
             let step = |address: usize, stride: i64| address.wrapping_add_signed((done * stride) as isize);

@@ -1,7 +1,7 @@
-// Values among others: where sorted ones would take them, and whether they are there.
+// Searches for values among others: their insertion index in sorted values, and whether they are present.
 
 #ifndef IS_COMPLEX
-// The element of a row of boundaries at a position in ascending order. `sorter`, where given, has its index.
+// The element of a row of boundaries at a position in ascending order. `sorter`, if given, has its index.
 INLINE T boundary(__global const uchar *boundaries, __global const uchar *sorter, long row, long position, int dtype0) {
   const long at = sorter ? ((__global const long *)sorter)[row + position] : position;
   return load(boundaries, row + at, DTYPE0);
@@ -14,16 +14,17 @@ INLINE T boundary(__global const uchar *boundaries, __global const uchar *sorter
 #define SEARCHES 1
 #endif
 
-// True if value l is inserted behind a boundary; `right` puts equal ones there. Negated, so that NaN counts as larger
-// than every boundary.
+// True if value l is inserted after a boundary; with `right`, equal values are too. Negated, so that NaN counts as
+// larger than every boundary.
 #define IS_BEHIND(l, position)                                               \
   (right ? !(boundary(boundaries, sorter, rows[l], position, dtype0) > v[l]) \
          : !(boundary(boundaries, sorter, rows[l], position, dtype0) >= v[l]))
 
 // Insertion index of values[i] in its ascending row of `length` boundaries. `per_row` values share a row; rows are
-// `row_step` elements apart (0: all use the only one). An item takes SEARCHES values at a time, each by halves, and all
-// in as many steps: no step is a branch to be mispredicted, and their loads do not wait for one another. Among
-// boundaries that are not in order it finds what PyTorch's other devices find, as it looks at the same ones.
+// `row_step` elements apart (0: all use the only one). An item searches for SEARCHES values at a time by bisection,
+// with the same number of steps for all, so that there are no mispredicted branches and loads do not wait for one
+// another. With unsorted boundaries it finds the same index as PyTorch's other devices, as it reads the same
+// boundaries.
 __kernel void searchsorted(__global uchar *out, ulong out_offset, __global const uchar *values, ulong values_offset,
                            __global const uchar *boundaries, ulong boundaries_offset, __global const uchar *sorter,
                            ulong sorter_offset, int out_dtype, int dtype0, long length, long count, long per_row,
@@ -36,7 +37,7 @@ __kernel void searchsorted(__global uchar *out, ulong out_offset, __global const
     T v[SEARCHES];
     long rows[SEARCHES], low[SEARCHES], high[SEARCHES];
     for (int l = 0; l < SEARCHES; l++) {
-      // Those past the last repeat it.
+      // Lanes past the last value repeat it.
       const long at = i + min(l, width - 1);
       v[l] = load(values + values_offset, at, DTYPE0);
       rows[l] = at / per_row * row_step;
@@ -58,8 +59,8 @@ __kernel void searchsorted(__global uchar *out, ulong out_offset, __global const
   }
 }
 
-// Which of n values are among `count` others, or with `inverted` which are not: bools. All others are looked at, which
-// vectors of values share.
+// Writes bools: which of n values are among `count` others, or with `inverted` which are not. Compares each value with
+// all others, which are loaded once for a vector of values.
 __kernel void is_among(__global uchar *out, ulong out_offset, __global const uchar *values, ulong values_offset,
                        __global const uchar *others, ulong others_offset, int dtype0, long n, long count,
                        int inverted) {

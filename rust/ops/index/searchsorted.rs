@@ -1,4 +1,4 @@
-//! Values among others: where sorted ones would take them, and whether they are there.
+//! Searches for values among others: their insertion index in sorted values, and whether they are present.
 
 use crate::error::Result;
 use crate::kernels::{entry, Family};
@@ -62,8 +62,8 @@ pub fn searchsorted(
     target.launch(&program, entry::SEARCHSORTED, &args, &geometry.items_for(div_ceil(count, at_once)), None)
 }
 
-/// Writes to `out`, of bools, which values are among `others`, of which there are few, or which are not; all tensors
-/// contiguous.
+/// Writes bools to `out`: which values are among `others`, which should be few, or with `inverted` which are not. All
+/// tensors are contiguous.
 ///
 /// # Errors
 /// As the driver reports.

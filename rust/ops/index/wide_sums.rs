@@ -1,12 +1,12 @@
-//! Sums and products in dtypes narrower than the type that kernels compute in, such as 16-bit floats. If each update were
-//! rounded to the dtype, 5000 ones would add up to 256 in bfloat16. So all updates of an element are combined in float,
-//! and rounded once. There are two ways:
+//! Sums and products in dtypes narrower than the type that kernels compute in, such as 16-bit floats. If each update
+//! were rounded to the dtype, 5000 ones would sum to 256 in bfloat16. So all updates of an element are combined in
+//! float, and rounded once. There are two ways:
 //!
 //! - [`by_copy`]: elements that updates may reach are copied to float32, updated there by atomics or loops, and rounded
-//!   back. That takes 4 bytes of memory for each of these elements, and reads and writes 12.
-//! - Updates are sorted by destination, and one work-item makes all of a destination, in a register
+//!   back. That takes 4 bytes of memory for each of these elements, and reads and writes 12 bytes.
+//! - Updates are sorted by destination, and one work-item makes all updates of a destination, in a register
 //!   (`Scatter::by_destination`). That takes [`SORTED_BYTES`] of memory for each index, whatever the size of the table,
-//!   and only touches elements that have updates; each pass of the sort reads and writes 32.
+//!   and only touches elements that have updates; each pass of the sort reads and writes 32 bytes.
 //!
 //! The way that needs less memory is chosen. It is also the one that moves fewer bytes, in proportion: the gradient of
 //! an embedding of 50000 rows of 1024 elements by 8192 indices is 0.3 MB to sort, and 200 MB to copy, but that of
@@ -22,7 +22,7 @@ use crate::ops::{Target, Tensor};
 /// Bytes of memory for each index that is sorted: its offset, and offset and position both sorted and being merged.
 const SORTED_BYTES: i64 = 5 * DType::I64.size() as i64;
 
-/// Returns true if several updates of one element would be rounded each.
+/// Returns true if several updates of one element would each be rounded.
 ///
 /// Both ways handle each element once. If elements share memory, atomics make the updates, and round each of them.
 pub(super) fn is_needed(dst: &Tensor<'_>, axes: &[IndexAxis<'_>], op: SetOp) -> bool {

@@ -1,5 +1,5 @@
-// QR of a block of columns by Householder reflections, as LAPACK's geqr2: R on and above the diagonal, and below it the
-// reflectors, of which the ones on the diagonal are left out.
+// QR of a block of columns by Householder reflections, as LAPACK's geqr2: R is on and above the diagonal, the
+// reflectors are below it, without their ones on the diagonal.
 
 // Items that share a column.
 #define SHARERS (LSIZE / BLOCK)
@@ -28,7 +28,7 @@ __kernel GROUPS_OF(LSIZE) void qr_panel(MATRIX_ARGUMENTS, __global uchar *taus, 
   __global T *tau_of = MATRIX_AT(taus, get_group_id(0));
   LOAD_PANEL(rows, columns);
   for (int j = 0; j < columns; j++) {
-    // The norm below the diagonal, of elements over the largest so that no square overflows.
+    // The norm below the diagonal; elements are divided by the largest, so that no square overflows.
     TR largest = 0, scale, norm = 0;
     for (long r = j + 1 + item; r < rows; r += LSIZE) largest = GREATER(largest, LARGEST_PART(PANEL(r, j)));
     GROUP_FOLD(scale, largest, GREATER);
@@ -55,7 +55,7 @@ __kernel GROUPS_OF(LSIZE) void qr_panel(MATRIX_ARGUMENTS, __global uchar *taus, 
       if (reflects) PANEL(j, j) = REAL_VALUE(beta);
     }
 
-    // The columns behind: minus conj(tau) v (v^H column). All of a column's items add up the same sums.
+    // The following columns: subtract conj(tau) v (v^H column). All items of a column add the same partial sums.
     const int c = j + 1 + item / SHARERS, share = item % SHARERS;
     T dot = REAL_VALUE(0);
     if (c < columns) {

@@ -1,9 +1,9 @@
-// Factorisations and triangular solves of blocks: what the recursive algorithms in cpp/native/linalg.cpp leave when
-// matmuls have done the rest.
+// Factorisations and triangular solves of blocks: the base cases of the recursive algorithms in cpp/native/linalg.cpp,
+// where matmuls do the rest.
 
 // LU of a panel by elimination with partial pivoting (Golub and Van Loan, Matrix Computations, 3.4). Rows are swapped
-// within the panel only. `pivots` are LAPACK's: of step j the row, counted from 1, that was swapped with it; `first` is
-// the number of the panel's first column in the whole matrix.
+// within the panel only. `pivots` are LAPACK's: for step j the row, counted from 1, that was swapped with row j.
+// `first` is the index of the panel's first column in the whole matrix.
 __kernel GROUPS_OF(LSIZE) void lu_panel(MATRIX_ARGUMENTS, __global uchar *pivots, ulong pivots_offset,
                                         long pivots_batch, INFO_ARGUMENTS, long rows, int columns, int first,
                                         int pivoting) {
@@ -19,7 +19,7 @@ __kernel GROUPS_OF(LSIZE) void lu_panel(MATRIX_ARGUMENTS, __global uchar *pivots
   LOAD_PANEL(rows, columns);
   const int steps = (int)min(rows, (long)columns);
   for (int j = 0; j < steps; j++) {
-    // Of equals the first, and a NaN only where it stands on the diagonal.
+    // The first of equal values, and a NaN only if it is on the diagonal.
     TR largest = -1;
     int candidate = j;
     if (pivoting != 0) {
@@ -72,7 +72,8 @@ __kernel GROUPS_OF(LSIZE) void lu_panel(MATRIX_ARGUMENTS, __global uchar *pivots
   STORE_PANEL(rows, columns);
 }
 
-// Swaps rows as the steps of an LU did, or backwards; a work-item takes a column. Pivots that are no row are left out.
+// Swaps rows as the steps of an LU did, or in reverse; one work-item for each column. Pivots that are not a row are
+// skipped.
 __kernel void swap_rows(MATRIX_ARGUMENTS, __global const uchar *pivots, ulong pivots_offset, long pivots_batch,
                         long rows, long columns, long items, int steps, int first, int is_reverse) {
   const long task = get_global_id(0);
@@ -90,7 +91,7 @@ __kernel void swap_rows(MATRIX_ARGUMENTS, __global const uchar *pivots, ulong pi
   }
 }
 
-// The permutations that sequences of swaps make, from the identity; a work-item takes one.
+// Turns identities into permutations by sequences of swaps; one work-item for each.
 __kernel void unpack_pivots(__global uchar *order, ulong order_offset, __global const uchar *pivots,
                             ulong pivots_offset, __global uchar *faults, ulong faults_offset, long items, long rows,
                             long steps) {
@@ -110,8 +111,8 @@ __kernel void unpack_pivots(__global uchar *order, ulong order_offset, __global 
   }
 }
 
-// B = A^-1 B for triangular A of n <= BLOCK rows. A group takes LSIZE columns of B, and an item one of these. Programs
-// with larger groups are for other kernels: with as many columns, local memory would not do for this one.
+// B = A^-1 B for triangular A of n <= BLOCK rows. A group takes LSIZE columns of B, one for each item. Programs with
+// larger groups are for other kernels: that many columns would not fit local memory here.
 #define SOLVE_COLUMNS (LSIZE < 32 ? LSIZE : 32)
 __kernel GROUPS_OF(LSIZE) void solve_block(MATRIX_ARGUMENTS, RIGHT_ARGUMENTS, long columns, long strips, int n,
                                            int is_upper, int is_unit, int is_conjugate) {
@@ -122,7 +123,7 @@ __kernel GROUPS_OF(LSIZE) void solve_block(MATRIX_ARGUMENTS, RIGHT_ARGUMENTS, lo
   const int width = (int)min(columns - first, (long)LSIZE);
   __global const T *from = MATRIX_AT(a, matrix);
   __global T *to = MATRIX_AT(b, matrix) + first * b_column;
-  // Rows and columns of an upper triangle in reverse order are a lower one.
+  // An upper triangle with its rows and columns in reverse order is a lower triangle.
   const long last = is_upper != 0 ? n - 1 : 0;
   const long step = is_upper != 0 ? -1 : 1;
   for (int k = item; k < n * n; k += LSIZE) {
@@ -130,7 +131,7 @@ __kernel GROUPS_OF(LSIZE) void solve_block(MATRIX_ARGUMENTS, RIGHT_ARGUMENTS, lo
     const T value = from[(last + step * i) * a_row + (last + step * j) * a_column];
     factor[j * BLOCK + i] = is_conjugate != 0 ? conjugate(value) : value;
   }
-  // Neighbouring items load neighbours.
+  // Neighbouring items load neighbouring elements.
   const bool by_columns = b_row <= b_column;
   for (int k = item; k < n * width; k += LSIZE) {
     const int i = by_columns ? k % n : k / width, c = by_columns ? k / n : k % width;
@@ -151,7 +152,7 @@ __kernel GROUPS_OF(LSIZE) void solve_block(MATRIX_ARGUMENTS, RIGHT_ARGUMENTS, lo
   }
 }
 
-// The lower Cholesky factor of n <= BLOCK rows, column by column. What is above the diagonal stays as it is.
+// The lower Cholesky factor of n <= BLOCK rows, column by column. Elements above the diagonal are unchanged.
 __kernel GROUPS_OF(LSIZE) void cholesky_block(MATRIX_ARGUMENTS, INFO_ARGUMENTS, int n, int first) {
   __local T factor[BLOCK * BLOCK];
   const int item = get_local_id(0);

@@ -1,4 +1,4 @@
-// Arithmetic and arguments of the kernels for blocks of matrices. Each takes a batch of matrices of any strides, in
+// Arithmetic and arguments of the kernels for blocks of matrices. Each takes a batch of matrices with any strides, in
 // elements.
 
 #ifndef BLOCK
@@ -38,16 +38,16 @@ typedef T TR;
 
 #define GROUP_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
-// A batch of matrices: bytes and where they begin, and strides of a matrix, a row and a column.
+// A batch of matrices: memory and its offset, and the strides of a matrix, a row and a column.
 #define MATRIX_ARGUMENTS __global uchar *a, ulong a_offset, long a_batch, long a_row, long a_column
 #define RIGHT_ARGUMENTS __global uchar *b, ulong b_offset, long b_batch, long b_row, long b_column
-// LAPACK's `info`: of each matrix the number of the first column that could not be eliminated, or 0.
+// LAPACK's `info`: for each matrix the first column, counted from 1, that could not be eliminated, or 0.
 #define INFO_ARGUMENTS __global uchar *infos, ulong infos_offset
 
 #define MATRIX_AT(name, matrix) ((__global T *)(name + name##_offset) + (matrix) * name##_batch)
 #define INTS_AT(name) ((__global int *)(name + name##_offset))
 
-// A block of columns: in local memory where IN_LOCAL says that it fits.
+// A block of columns: in local memory if IN_LOCAL is defined, as it fits there.
 #ifdef IN_LOCAL
 #define PANEL(r, c) panel[(c) * BLOCK + (r)]
 #define LOAD_PANEL(rows, columns)                                     \

@@ -1,5 +1,5 @@
-//! Factorisations and triangular solves of blocks of matrices, on GPUs. `cpp/native/linalg.cpp` makes those of whole
-//! matrices of them. Every matrix is a batch, [batch, rows, columns], of any strides.
+//! Factorisations and triangular solves of blocks of matrices, on GPUs. `cpp/native/linalg.cpp` builds those of whole
+//! matrices from them. Every matrix is a batch, [batch, rows, columns], with any strides.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ mod ffi {
 
 /// Rows and columns of a block: two of complex128 fill the 32 KiB of local memory that every GPU has.
 const BLOCK: i64 = 32;
-/// Items of a group where a block is in local memory.
+/// Items of a group if a block is in local memory.
 const BLOCK_GROUP: usize = 64;
 /// Items of a group that shares the rows of a panel in global memory.
 const PANEL_GROUP: usize = 256;
@@ -43,8 +43,9 @@ pub fn linalg_block() -> i64 {
     BLOCK
 }
 
-/// The LU factorisation of a panel in place, without swaps of rows outside. Column 0 is column `first` of the matrix,
-/// in whose rows `pivots` count; `infos` has the first column without a pivot, or what it had.
+/// Computes the LU factorisation of a panel in place; rows are swapped within the panel only. Column 0 is column
+/// `first` of the matrix, and `pivots` are rows of the matrix. `infos` is set to the first column without a pivot if it
+/// was 0.
 ///
 /// # Errors
 /// [`Error::Invalid`] for more columns than a block has.
@@ -65,8 +66,8 @@ pub fn lu_panel(a: &Tensor<'_>, pivots: &Tensor<'_>, infos: &Tensor<'_>, first: 
     target.launch(&program, entry::LU_PANEL, &args, &[a.size(0) as usize * group], Some(&[group]))
 }
 
-/// Swaps the rows of all columns as an LU factorisation did from column `first` on, or back. Row 0 is row `first` of
-/// the factorisation.
+/// Swaps the rows of all columns as an LU factorisation did from column `first` on, or in `reverse`. Row 0 is row
+/// `first` of the factorisation.
 ///
 /// # Errors
 /// As the driver reports.
@@ -88,10 +89,11 @@ pub fn swap_rows(a: &Tensor<'_>, pivots: &Tensor<'_>, first: i64, reverse: bool)
     launch_items(&target, &program, entry::SWAP_ROWS, &args, items)
 }
 
-/// Turns identities, `order`, into the permutations that pivots of an LU factorisation make. Both are contiguous.
+/// Turns the identities in `order` into the permutations given by the pivots of an LU factorisation. Both are
+/// contiguous.
 ///
 /// # Errors
-/// As the driver reports; pivots that are no row are reported when the host next waits.
+/// As the driver reports; pivots that are not a row are reported at the host's next wait.
 pub fn unpack_pivots(order: &Tensor<'_>, pivots: &Tensor<'_>) -> Result<()> {
     let target = Target::of(order.address)?;
     let program = program(&target, Class::Float, ITEM_GROUP)?;
@@ -133,8 +135,8 @@ pub fn solve_block(a: &Tensor<'_>, b: &Tensor<'_>, upper: bool, unitriangular: b
     target.launch(&program, entry::SOLVE_BLOCK, &args, &[groups * SOLVE_GROUP], Some(&[SOLVE_GROUP]))
 }
 
-/// The lower Cholesky factor of at most one block in place; `first` and `infos` as of [`lu_panel`], for columns whose
-/// leading minor is not positive.
+/// Computes the lower Cholesky factor of at most one block in place; `first` and `infos` are as in [`lu_panel`], for
+/// columns whose leading minor is not positive.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a larger matrix.
@@ -152,7 +154,7 @@ pub fn cholesky_block(a: &Tensor<'_>, infos: &Tensor<'_>, first: i64) -> Result<
     target.launch(&program, entry::CHOLESKY_BLOCK, &args, &[global], Some(&[BLOCK_GROUP]))
 }
 
-/// The QR factorisation of a panel in place, with at least as many rows as columns.
+/// Computes the QR factorisation of a panel in place, with at least as many rows as columns.
 ///
 /// # Errors
 /// [`Error::Invalid`] for more columns than a block has.
@@ -201,7 +203,7 @@ pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
     panel_forms(target).into_iter().chain(others).collect()
 }
 
-/// Those for panels.
+/// The generic programs for panels.
 pub(in crate::ops) fn panel_forms(target: &Target) -> Vec<Form> {
     let specs = [true, false].map(|fits| panel_spec(target, fits).0);
     specs.into_iter().flat_map(|spec| FLOATS_AND_COMPLEX.map(|class| (class, spec.clone()))).collect()

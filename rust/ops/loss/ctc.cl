@@ -1,10 +1,9 @@
 // Connectionist temporal classification (CLASS_F and CLASS_D): the forward-backward recursion of A. Graves, S.
 // Fernandez, F. Gomez and J. Schmidhuber, "Connectionist temporal classification" (ICML 2006), on logarithms.
 //
-// A target of L labels is seen as 2 L + 1 states: a blank before, between and behind the labels. log_probs are
-// contiguous [times, batch, classes], log_alpha and log_beta [batch, times, states], all of the compute class's own
-// dtype. A work-group has one sample of the batch: its items share the states of a time, and wait for each other after
-// each.
+// A target of L labels becomes 2 L + 1 states: a blank before, between and after the labels. log_probs are contiguous
+// [times, batch, classes], log_alpha and log_beta [batch, times, states], all of dtype T. A work-group has one sample
+// of the batch: its items share the states of a time step, and synchronize after each time step.
 
 // A sample is three longs: its length, the number of labels of its target, and the position of the first in `targets`.
 #define SAMPLE_ARGUMENTS                                                                                       \
@@ -23,7 +22,7 @@ static inline Sample sample_of(__global const uchar *samples, long sample) {
   return (Sample){record[0], 2 * record[1] + 1, record[2]};
 }
 
-// The class of a state. One that does not exist is a fault, and counts as the blank.
+// The class of a state. A label that is out of range is a fault, and counts as the blank.
 #define CLASS_OF(sample, state)                                                                                      \
   ((state) % 2 == 0 ? blank                                                                                          \
                     : class_of(targets + targets_offset, ((sample).first + (state) / 2) * target_step, target_dtype, \
@@ -36,16 +35,16 @@ INLINE INLINED_ON_GPUS long class_of(__global const uchar *targets, long i, int 
   return blank;
 }
 
-// log(exp(a) + exp(b) + exp(c)), of which all may be -inf.
+// log(exp(a) + exp(b) + exp(c)); all three may be -inf.
 INLINE INLINED_ON_GPUS T logsumexp3(T a, T b, T c) {
-  // The largest of them is 1; comparisons that are false keep a NaN.
+  // The largest term becomes exp(0) = 1; false comparisons propagate a NaN.
   const T larger = a > b ? a : b, least = a > b ? b : a;
   const T top = larger > c ? larger : c, other = larger > c ? c : larger;
   if (top == -INFINITY) return top;
   return top + log1p(exp(other - top) + exp(least - top));
 }
 
-// The logarithms of the probabilities of all ways to have come to a state at a time, and minus that of the target.
+// The log probability of all paths that reach a state at a time step. The loss is minus that of the target.
 __kernel GROUPS_OF(LSIZE) void ctc_alpha(SAMPLE_ARGUMENTS, __global uchar *log_alpha, ulong log_alpha_offset,
                                          __global uchar *losses, ulong losses_offset) {
   const long b = get_group_id(0), item = get_local_id(0);
@@ -62,7 +61,7 @@ __kernel GROUPS_OF(LSIZE) void ctc_alpha(SAMPLE_ARGUMENTS, __global uchar *log_a
     __global const T *before = alpha + (t - 1) * states;
     for (long s = item; s < sample.states; s += LSIZE) {
       const long label = CLASS_OF(sample, s);
-      // A blank between two labels may be left out where these differ.
+      // The blank between two labels is optional if the labels differ.
       const bool skips = s % 2 == 1 && s > 1 && CLASS_OF(sample, s - 2) != label;
       const T sum = logsumexp3(before[s], s > 0 ? before[s - 1] : -INFINITY, skips ? before[s - 2] : -INFINITY);
       alpha[t * states + s] = sum + probs[t * step + label];
@@ -78,7 +77,7 @@ __kernel GROUPS_OF(LSIZE) void ctc_alpha(SAMPLE_ARGUMENTS, __global uchar *log_a
   ((__global T *)(losses + losses_offset))[b] = -likelihood;
 }
 
-// The logarithms of the probabilities of all ways to go on from a state at a time, that time included.
+// The log probability of all paths that continue from a state at a time step, including that step.
 __kernel GROUPS_OF(LSIZE) void ctc_beta(SAMPLE_ARGUMENTS, __global uchar *log_beta, ulong log_beta_offset) {
   const long b = get_group_id(0), item = get_local_id(0);
   const Sample sample = sample_of(samples + samples_offset, b);
@@ -102,9 +101,8 @@ __kernel GROUPS_OF(LSIZE) void ctc_beta(SAMPLE_ARGUMENTS, __global uchar *log_be
   }
 }
 
-// The gradient of a loss whose own gradient is g by the logarithm of a probability, but for the states:
-// exp(log_prob) * g. Behind the end of a sample it is 0. So are all of a loss that is infinite, where zero_infinity
-// asks for that; else NaN.
+// The part of the gradient that does not depend on the states: exp(log_prob) * g, where g is the gradient of the loss.
+// It is 0 after the end of a sample. For an infinite loss it is 0 with zero_infinity, else NaN.
 __kernel void ctc_gradient(SAMPLE_ARGUMENTS, __global const uchar *grad, ulong grad_offset,
                            __global const uchar *losses, ulong losses_offset, __global uchar *grad_input,
                            ulong grad_input_offset, int zero_infinity) {
@@ -124,8 +122,8 @@ __kernel void ctc_gradient(SAMPLE_ARGUMENTS, __global const uchar *grad, ulong g
   }
 }
 
-// Subtracts from it what the states make of it: the probability of having been in one of a class, times g. A work-item
-// has all states of a sample at a time, as several may be of one class.
+// Subtracts the part that depends on the states: the probability of being in a state of the class, times g. A work-item
+// has all states of a sample at a time step, as several may have the same class.
 __kernel void ctc_gradient_states(SAMPLE_ARGUMENTS, __global const uchar *grad, ulong grad_offset,
                                   __global const uchar *losses, ulong losses_offset, __global const uchar *log_alpha,
                                   ulong log_alpha_offset, __global const uchar *log_beta, ulong log_beta_offset,
@@ -144,7 +142,7 @@ __kernel void ctc_gradient_states(SAMPLE_ARGUMENTS, __global const uchar *grad, 
     T blanks = 0;
     for (long s = 0; s < sample.states; s++) {
       const long label = CLASS_OF(sample, s);
-      // Both count the probability of this state at this time.
+      // Both alpha and beta include the probability of this state at this time step.
       const T share = alpha[s] + beta[s];
       const T slope = share == -INFINITY ? (T)0 : exp(share + loss - probs[label]) * g;
       if (s % 2 == 0) blanks += slope;

@@ -15,9 +15,9 @@ mod ffi {
     pub struct CtcInputs<'a> {
         /// [times, batch, classes], contiguous, float32 or float64.
         pub log_probs: Tensor<'a>,
-        /// 32- or 64-bit labels, in one dimension.
+        /// int32 or int64 labels, in one dimension.
         pub targets: Tensor<'a>,
-        /// Of each sample its length, the length of its target and the index of the first label: int64 [batch, 3].
+        /// int64 [batch, 3]: the length of each sample, the length of its target and the index of its first label.
         pub samples: Tensor<'a>,
         /// The class of the blank.
         pub blank: i64,
@@ -83,16 +83,16 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// (global, local) size of kernels that have a group for each sample.
+    /// (global, local) size of kernels with one group per sample.
     fn samples(&self) -> ([usize; 1], [usize; 1]) {
         ([self.batch() as usize * self.geometry.group], [self.geometry.group])
     }
 }
 
-/// Writes the loss of each sample, and to `log_alpha` [batch, times, states] what its gradient needs.
+/// Writes the loss of each sample, and `log_alpha` [batch, times, states], which the gradient needs.
 ///
 /// # Errors
-/// As the driver reports; a label that is no class is a fault of the stream.
+/// As the driver reports; a label that is out of range is a fault of the stream.
 pub fn ctc_loss(inputs: &CtcInputs<'_>, losses: &Tensor<'_>, log_alpha: &Tensor<'_>) -> Result<()> {
     let call = Call::new(inputs, log_alpha)?;
     let args = entry::CtcAlpha {
@@ -104,7 +104,7 @@ pub fn ctc_loss(inputs: &CtcInputs<'_>, losses: &Tensor<'_>, log_alpha: &Tensor<
     call.target.launch(&call.program, entry::CTC_ALPHA, &args, &global, Some(&local))
 }
 
-/// The gradient of [`ctc_loss`] by `log_probs`; `grad` has one value for each sample.
+/// The gradient of [`ctc_loss`] with respect to `log_probs`; `grad` has one value per sample.
 ///
 /// # Errors
 /// As the driver reports.

@@ -1,7 +1,7 @@
 // Negative log likelihood and binary cross entropy (CLASS_F and CLASS_D).
 //
-// Likelihoods are contiguous and seen as [samples, classes, inner], targets as [samples, inner]. A target equal to
-// `ignored` is skipped; one outside the classes gives NaN and a fault. Optional tensors are null where absent.
+// Likelihoods are contiguous and viewed as [samples, classes, inner], targets as [samples, inner]. A target equal to
+// `ignored` is skipped; one out of range gives NaN and a fault. Optional tensors are null if absent.
 
 #define REDUCE_NONE 0
 #define REDUCE_MEAN 1
@@ -11,7 +11,7 @@ static inline long load_target(__global const uchar *targets, long i, int dtype)
   return dtype == DT_U8 ? (long)targets[i] : load_index(targets, i, dtype);
 }
 
-// The loss of target i without its weight, and the weight, for one that is not ignored.
+// Defines the unweighted loss and the weight of target i, which is not ignored.
 #define FIND_LOSS(i, target, loss, class_weight)                                     \
   T loss = NAN, class_weight = 1;                                                    \
   if (target >= 0 && target < classes) {                                             \
@@ -27,7 +27,7 @@ static inline long load_target(__global const uchar *targets, long i, int dtype)
       ulong weight_offset, long count, long classes, long inner, long ignored, __global uchar *faults, \
       ulong faults_offset
 
-// Reduction none: one loss a target.
+// Reduction none: one loss per target.
 __kernel void nll_loss_each(__global const uchar *input, ulong input_offset, int dtype0, LIKELIHOOD_ARGUMENTS,
                             __global uchar *output, ulong output_offset) {
   input += input_offset;
@@ -41,7 +41,7 @@ __kernel void nll_loss_each(__global const uchar *input, ulong input_offset, int
   }
 }
 
-// Each group leaves the sum of its losses and of their weights, as T [groups][2].
+// Each group writes the sums of its losses and of their weights to `parts`, T [groups][2].
 __kernel GROUPS_OF(LSIZE) void nll_loss_parts(__global const uchar *input, ulong input_offset, int dtype0,
                                               LIKELIHOOD_ARGUMENTS, __global uchar *parts, ulong parts_offset) {
   input += input_offset;
@@ -66,7 +66,7 @@ __kernel GROUPS_OF(LSIZE) void nll_loss_parts(__global const uchar *input, ulong
   }
 }
 
-// One item: joins the groups' parts.
+// One item: adds up the groups' parts.
 __kernel void nll_loss_finish(__global const uchar *parts, ulong parts_offset, __global uchar *output,
                               ulong output_offset, __global uchar *total_weight, ulong total_weight_offset, int dtype0,
                               long groups, int reduction) {
@@ -76,12 +76,12 @@ __kernel void nll_loss_finish(__global const uchar *parts, ulong parts_offset, _
     losses += in[2 * g];
     weights += in[2 * g + 1];
   }
-  // No weight at all is 0 / 0, NaN, as in PyTorch.
+  // A total weight of 0 gives 0 / 0, NaN, as in PyTorch.
   store(output + output_offset, 0, DTYPE0, reduction == REDUCE_MEAN ? losses / weights : losses);
   store(total_weight + total_weight_offset, 0, DTYPE0, weights);
 }
 
-// Stores the gradient of every target's likelihood; all others are zero already.
+// Stores the gradient of every target's likelihood; the other gradients are zero already.
 __kernel void nll_loss_backward(__global const uchar *grad, ulong grad_offset, LIKELIHOOD_ARGUMENTS,
                                 __global const uchar *total_weight, ulong total_weight_offset,
                                 __global uchar *grad_input, ulong grad_input_offset, int dtype0, int reduction) {
@@ -101,10 +101,10 @@ __kernel void nll_loss_backward(__global const uchar *grad, ulong grad_offset, L
   }
 }
 
-// Returns true if all lanes are between 0 and 1: NaN is not.
+// Returns true if all lanes are between 0 and 1; false for NaN.
 static inline bool are_probabilities(TV v) { return all((v >= (TV)0) & (v <= (TV)1)); }
 
-// Elementwise on contiguous tensors. Logarithms are held at -100 and above, as PyTorch defines this loss.
+// Elementwise on contiguous tensors. Logarithms are clamped to at least -100, as PyTorch defines this loss.
 __kernel void binary_cross_entropy(__global const uchar *input, ulong input_offset, __global const uchar *target,
                                    ulong target_offset, __global const uchar *weight, ulong weight_offset,
                                    __global uchar *output, ulong output_offset, int dtype0, long count,
@@ -122,8 +122,7 @@ __kernel void binary_cross_entropy(__global const uchar *input, ulong input_offs
   }
 }
 
-// grad is one value for all elements where grad_step is 0, one for each where it is 1; `scale` is 1 / count for the
-// mean.
+// `grad` has one value for all elements if grad_step is 0, one for each if it is 1; `scale` is 1 / count for the mean.
 __kernel void binary_cross_entropy_backward(__global const uchar *grad, ulong grad_offset, long grad_step,
                                             __global const uchar *input, ulong input_offset,
                                             __global const uchar *target, ulong target_offset,
@@ -136,7 +135,7 @@ __kernel void binary_cross_entropy_backward(__global const uchar *grad, ulong gr
     TV x = load_part(input + input_offset, i, count, DTYPE0, 0),
        y = load_part(target + target_offset, i, count, DTYPE0, 0);
     TV g = grad_step ? load_part(grad + grad_offset, i, count, DTYPE0, 0) : (TV)load(grad + grad_offset, 0, DTYPE0);
-    // The slope at 0 and 1 is kept finite by PyTorch's own epsilon.
+    // PyTorch's epsilon keeps the slope at 0 and 1 finite.
     TV slope = (x - y) / max((1 - x) * x, (TV)LIT(1e-12));
     if (weight) slope *= load_part(weight, i, count, DTYPE0, 0);
     store_part(grad_input + grad_input_offset, i, count, DTYPE0, slope * g * scale);

@@ -1,18 +1,18 @@
-// Margin losses (CLASS_F and CLASS_D) of contiguous rows [count, classes]: what PyTorch calls multi_margin_loss, of one
-// target class a row, and multilabel_margin_loss, of several.
+// Margin losses (CLASS_F and CLASS_D) of contiguous rows [count, classes]: PyTorch's multi_margin_loss, with one target
+// class per row, and multilabel_margin_loss, with several.
 
 // Arguments of both losses.
 #define SCORES_ARGUMENTS                                                                                            \
   __global const uchar *input, ulong input_offset, __global const uchar *targets, ulong targets_offset, int dtype0, \
       long count, long classes, __global uchar *faults, ulong faults_offset
 
-// The power of the margin that is missing: p is 1 or 2.
+// The missing margin to the power of p, which is 1 or 2.
 #define PENALTY(z, p) ((z) > 0 ? ((p) == 1 ? (z) : (z) * (z)) : (T)0)
 
-// One target a row, and the weight of each class, or null. A group has whole rows.
+// One target per row; `weight` has one value per class, or is null. A group computes whole rows.
 #define MULTI_MARGIN_ARGUMENTS __global const uchar *weight, ulong weight_offset, T margin, int p
 
-// A class that does not exist is a fault, and -1.
+// Reports a target that is out of range as a fault, and returns -1 for it.
 INLINE INLINED_ON_GPUS long target_of(__global const uchar *targets, long row, long classes, __global uchar *faults) {
   const long target = ((__global const long *)targets)[row];
   if (target >= 0 && target < classes) return target;
@@ -41,7 +41,7 @@ __kernel GROUPS_OF(LSIZE) void multi_margin_loss(SCORES_ARGUMENTS, MULTI_MARGIN_
   }
 }
 
-// grad has one value, or one for each row where grad_step is 1; `scale` is what the losses were divided by.
+// `grad` has one value, or one per row if grad_step is 1; `scale` is 1 over the divisor of the losses.
 __kernel GROUPS_OF(LSIZE) void multi_margin_loss_backward(SCORES_ARGUMENTS, MULTI_MARGIN_ARGUMENTS,
                                                           __global const uchar *grad, ulong grad_offset, long grad_step,
                                                           T scale, __global uchar *grad_input,
@@ -67,7 +67,7 @@ __kernel GROUPS_OF(LSIZE) void multi_margin_loss_backward(SCORES_ARGUMENTS, MULT
   }
 }
 
-// The targets of a row end with the first that is negative. Says for each class whether it is one of them, as a number.
+// Sets `is_target` to 1 for each class that is a target of its row, else to 0. A negative target ends a row's targets.
 __kernel void multilabel_margin_targets(SCORES_ARGUMENTS, __global uchar *is_target, ulong is_target_offset) {
   ITEM_TASKS(count * classes, first, last);
   for (long i = first; i < last; i++) {
@@ -79,7 +79,7 @@ __kernel void multilabel_margin_targets(SCORES_ARGUMENTS, __global uchar *is_tar
   }
 }
 
-// The sum over pairs of a target and another class of the margin of 1 that is missing between them.
+// Sums, over all pairs of a target and another class, what is missing to a margin of 1 between them.
 __kernel GROUPS_OF(LSIZE) void multilabel_margin_loss(SCORES_ARGUMENTS, __global const uchar *is_target,
                                                       ulong is_target_offset, __global uchar *output,
                                                       ulong output_offset) {
@@ -90,7 +90,7 @@ __kernel GROUPS_OF(LSIZE) void multilabel_margin_loss(SCORES_ARGUMENTS, __global
     T sum = 0;
     for (long k = 0; k < classes && labels[k] >= 0; k++) {
       const T base = 1 - load(input + input_offset, row * classes + labels[k], DTYPE0);
-      T part = 0;  // a sum of all pairs, one by one, would lose digits
+      T part = 0;  // adding all pairs to one sum would lose digits
       for (long d = get_local_id(0); d < classes; d += LSIZE) {
         const T z = base + load(input + input_offset, row * classes + d, DTYPE0);
         if (z > 0 && load(is_target + is_target_offset, row * classes + d, DTYPE0) == 0) part += z;
@@ -102,7 +102,7 @@ __kernel GROUPS_OF(LSIZE) void multilabel_margin_loss(SCORES_ARGUMENTS, __global
   }
 }
 
-// A class gains where its margin to a target is missing, and a target, as often as it is listed, loses as much.
+// A class gains for each target with a missing margin; the target loses as much, as often as it is listed.
 __kernel void multilabel_margin_loss_backward(SCORES_ARGUMENTS, __global const uchar *is_target, ulong is_target_offset,
                                               __global const uchar *grad, ulong grad_offset, long grad_step, T scale,
                                               __global uchar *grad_input, ulong grad_input_offset) {

@@ -16,18 +16,18 @@ mod ffi {
     pub struct MarginInputs<'a> {
         /// [count, classes].
         pub input: Tensor<'a>,
-        /// int64: one class a row, or of each row several up to a negative one.
+        /// int64: one class per row, or several per row, ended by a negative value.
         pub target: Tensor<'a>,
     }
 
-    /// Arguments of the loss of one target a row alone.
+    /// Arguments of the losses with one target per row only.
     #[derive(Clone, Copy, Debug)]
     pub struct MultiMargin<'a> {
         /// The weight of each class; may be absent.
         pub weight: Tensor<'a>,
         /// The margin.
         pub margin: f64,
-        /// The power of what is missing of it, 1 or 2.
+        /// The exponent of the missing margin, 1 or 2.
         pub p: i32,
     }
 
@@ -104,7 +104,7 @@ impl<'a> Call<'a> {
         Value::real(self.inputs.input.class(), value)
     }
 
-    /// 1 where each row has a gradient of its own, and 0 where one is that of all.
+    /// 1 if each row has its own gradient, 0 if all rows share one.
     fn grad_step(&self, grad: &Tensor<'_>) -> i64 {
         i64::from(grad.ndim() > 0)
     }
@@ -113,7 +113,7 @@ impl<'a> Call<'a> {
 /// Writes the loss of each row.
 ///
 /// # Errors
-/// As the driver reports; a target that is no class is a fault of the stream.
+/// As the driver reports; a target that is out of range is a fault of the stream.
 pub fn multi_margin_loss(inputs: &MarginInputs<'_>, options: &MultiMargin<'_>, output: &Tensor<'_>) -> Result<()> {
     let call = Call::new(inputs)?;
     let args = entry::MultiMarginLoss {
@@ -128,7 +128,7 @@ pub fn multi_margin_loss(inputs: &MarginInputs<'_>, options: &MultiMargin<'_>, o
 /// The gradient of [`multi_margin_loss`] times `scale`; `grad` has no dimension, or one value for each row.
 ///
 /// # Errors
-/// As the driver reports; a target that is no class is a fault of the stream.
+/// As the driver reports; a target that is out of range is a fault of the stream.
 pub fn multi_margin_loss_backward(
     inputs: &MarginInputs<'_>,
     options: &MultiMargin<'_>,
@@ -149,8 +149,8 @@ pub fn multi_margin_loss_backward(
     call.target.launch(&call.program, entry::MULTI_MARGIN_LOSS_BACKWARD, &args, &global, Some(&local))
 }
 
-/// Writes the loss of each row, and to `is_target` 1 for each class that is a target of its row, else 0. Targets are
-/// below the number of classes.
+/// Writes the loss of each row. Sets `is_target` to 1 for each class that is a target of its row, else to 0. Targets
+/// are less than the number of classes.
 ///
 /// # Errors
 /// As the driver reports.

@@ -28,7 +28,7 @@ mod ffi {
     /// Selects a likelihood for each target.
     #[derive(Clone, Copy, Debug)]
     pub struct Classes<'a> {
-        /// Class of each target: 64- or 32-bit, or bytes.
+        /// Class of each target: int64, int32 or uint8.
         pub target: Tensor<'a>,
         /// Weight of each class; may be absent.
         pub weight: Tensor<'a>,
@@ -36,7 +36,7 @@ mod ffi {
         pub ignored: i64,
         /// Number of classes.
         pub count: i64,
-        /// Targets of a sample.
+        /// Targets per sample.
         pub inner: i64,
     }
 
@@ -89,7 +89,7 @@ impl LossCall {
         Ok(Self { target, geometry, program: target.program(Family::Loss, tensor.class(), &spec)? })
     }
 
-    /// Arguments of every kernel of the likelihood.
+    /// Arguments that all kernels of the likelihood share.
     fn likelihood(&self, classes: &Classes<'_>) -> Result<entry::LikelihoodArguments> {
         Ok(entry::LikelihoodArguments {
             targets: self.target.tensor(&classes.target)?,
@@ -104,7 +104,7 @@ impl LossCall {
     }
 }
 
-/// The loss of `input` [samples, classes, inner]: into `output`, and the weight it was divided by into `total_weight`.
+/// Writes the loss of `input` [samples, classes, inner] to `output`, and the divisor of a mean to `total_weight`.
 ///
 /// # Errors
 /// As the driver reports.
@@ -115,7 +115,7 @@ pub fn nll_loss(
     output: &Tensor<'_>,
     total_weight: &Tensor<'_>,
 ) -> Result<()> {
-    // Where there is no target, there is no output; the weight is a scalar that is always there.
+    // The scalar `total_weight` always has memory; without targets, `output` has none.
     let call = LossCall::new(total_weight, classes.target.numel())?;
     if reduction == Reduction::None {
         let args = entry::NllLossEach {
@@ -128,7 +128,7 @@ pub fn nll_loss(
         call.target.launch(&call.program, entry::NLL_LOSS_EACH, &args, &items, None)?;
         return call.target.fill(total_weight.address, 0, total_weight.dtype.size());
     }
-    // An empty batch still gets its NaN or 0, of one group that finds nothing.
+    // An empty batch still runs one group, which writes NaN or 0.
     let (global, local) = call.geometry.groups_for(classes.target.numel().max(1));
     let groups = global.iter().product::<usize>() / call.geometry.group;
     let parts = call.target.workspace(2 * groups * output.class().size())?;
@@ -150,7 +150,7 @@ pub fn nll_loss(
     call.target.launch(&call.program, entry::NLL_LOSS_FINISH, &args, &[1], None)
 }
 
-/// The gradient of `likelihood`; `grad_input` is dense.
+/// The gradient of [`nll_loss`]; `grad_input` is dense.
 ///
 /// # Errors
 /// As the driver reports.
@@ -178,7 +178,7 @@ pub fn nll_loss_backward(
     call.target.launch(&call.program, entry::NLL_LOSS_BACKWARD, &args, &items, None)
 }
 
-/// The binary cross entropy of probabilities and targets, each times its weight where that is present.
+/// The binary cross entropy of probabilities and targets, times `weight` if it is present.
 ///
 /// # Errors
 /// As the driver reports.
@@ -206,7 +206,7 @@ pub fn binary_cross_entropy(
     call.target.launch(&call.program, entry::BINARY_CROSS_ENTROPY, &args, &call.geometry.items_for(vectors), None)
 }
 
-/// The gradient of [`binary_cross_entropy`] times `scale`; `grad` is one value or one for each element.
+/// The gradient of [`binary_cross_entropy`] times `scale`; `grad` has one value, or one for each element.
 ///
 /// # Errors
 /// As the driver reports.

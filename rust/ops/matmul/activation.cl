@@ -13,12 +13,12 @@
 #define ACTIVATE_VECTOR(v) ((v) < (TV)(0) ? (TV)(0) : (v))
 #define ACTIVATE_BLOCK(v) ((v) < (RB)(0) ? (RB)(0) : (v))
 #elif ACTIVATION == ACTIVATION_GELU
-// By the complement of erf, whose digits do not cancel where x is far below 0.
+// With erfc, as 1 + erf(x) would lose digits where x is far below 0.
 #define ACTIVATE(v) ((v) * (LIT(0.5) * erfc((v) * -LIT(0.7071067811865476))))
 #ifdef IS_CPU
 #define ACTIVATE_VECTOR(v) ((v) * m_normal_cdf(v))
 #define ACTIVATE_BLOCK(v) gelu_block(v)
-// By vectors, whichever of the two is wider.
+// By vectors, which may be wider or narrower than a block.
 static inline RB gelu_block(RB x) {
   union {
     RB block;

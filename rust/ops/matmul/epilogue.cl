@@ -1,12 +1,12 @@
 // Epilogue of every matmul: out = activation(alpha * A B + beta * bias).
 //
-// `bias` is a matrix (beta * C of BLAS); that of a linear layer has stride 0 for its rows, or its columns.
+// `bias` is a matrix (beta * C of BLAS); the bias of a linear layer has stride 0 for its rows, or its columns.
 //
-// Where FUSED is defined, results go to functions that torch.compile has written (python/torch_opencl/inductor/
-// epilogues.py), with their position in the layout of `out`, which nothing else is stored to:
+// If FUSED is defined, results go to functions that torch.compile has generated (python/torch_opencl/inductor/
+// epilogues.py), with their position in the layout of `out`; nothing is stored to `out` itself:
 //   fused_one(const Fused *, long position, float value), and on CPUs where VEC is 16
-//   fused_lanes(const Fused *, long position, float16 values) for positions that follow one another.
-// The text also has the parameters that kernels take for it, FUSED_PARAMETERS, and makes a `Fused` of them.
+//   fused_lanes(const Fused *, long position, float16 values) for consecutive positions.
+// The generated source also defines FUSED_PARAMETERS, the parameters that it adds to kernels, and a `Fused` of them.
 #ifndef FUSED
 #define FUSED_PARAMETERS
 #endif
@@ -42,8 +42,8 @@ typedef struct {
   T alpha, T beta, int has_bias, __global const uchar *bias, ulong bias_offset, int bias_dtype, Matrix bias_layout, \
       __global uchar *out, ulong out_offset, int out_dtype, Matrix out_layout
 
-// The epilogue of a kernel with those arguments. Partial results follow one another `part_stride` elements apart, and
-// are added to in place.
+// The epilogue of a kernel with EPILOGUE_ARGUMENTS. Partial results are `part_stride` elements apart, and are added
+// to in place.
 #define EPILOGUE(batch, part, part_stride)                                                                      \
   {alpha,                                                                                                       \
    beta,                                                                                                        \
@@ -92,7 +92,7 @@ static inline void store_results(const Epilogue *e, long i, TV values) {
 }
 #endif
 
-// Any columns: in runs, in which both `out` and `bias` are evenly spaced.
+// Stores any columns, in runs in which both `out` and `bias` are evenly spaced.
 static inline void store_elements(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
                                   int columns) {
   const Axis *out_columns = &e->out_layout->columns, *bias_columns = &e->bias_layout->columns;
@@ -125,7 +125,7 @@ static inline void store_elements(const Epilogue *e, const T *values, int pitch,
 }
 
 #ifndef IS_COMPLEX
-// `vectors` vectors of columns that are dense in `out`, and dense in `bias` or one value a row.
+// Stores `vectors` vectors of columns that are dense in `out`; `bias` is dense too, or has one value per row.
 static inline void store_vectors(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
                                  int vectors, bool one_value) {
   const long out_column = axis_offset(&e->out_layout->columns, column);
@@ -142,7 +142,7 @@ static inline void store_vectors(const Epilogue *e, const T *values, int pitch, 
   }
 }
 
-// BLOCK rows that are dense in `out`, and dense in `bias` or one value a column: a transposed result.
+// Stores BLOCK rows of a transposed result, dense in `out`; `bias` is dense too, or has one value per column.
 static inline void store_blocks(const Epilogue *e, const T *values, int pitch, long row, long column, int columns,
                                 bool one_value) {
   const long out_row = axis_offset(&e->out_layout->rows, row);

@@ -39,7 +39,7 @@ pub struct Epilogue<'a> {
     pub activation: Activation,
     /// The result.
     pub out: MatrixOperand,
-    /// Generated code that computes from the result and stores instead of it: only the layout of `out` counts then.
+    /// Generated code that gets the result and stores what it computes from it; then only the layout of `out` counts.
     pub fused: Option<Fused<'a>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Epilogue<'a> {
         Self { bias: self.bias.map(MatrixOperand::transposed), out: self.out.transposed(), ..self }
     }
 
-    /// The program of a family, or the one of `fused_family` with the text that follows the matmul.
+    /// The program of `family`, or the program of `fused_family` with the fused epilogue's source.
     ///
     /// # Errors
     /// As the compiler reports.
@@ -76,12 +76,12 @@ impl<'a> Epilogue<'a> {
         }
     }
 
-    /// A kernel's arguments, and those of the text.
+    /// A kernel's arguments, then those of the fused epilogue.
     pub fn extended<'b, A>(&'b self, own: &'b A) -> Extended<'b, A> {
         Extended { own, added: self.fused.map_or(&[], |fused| fused.arguments) }
     }
 
-    /// As kernels take it.
+    /// The epilogue as kernels take it.
     pub fn arguments(&self, class: Class) -> EpilogueArguments {
         let bias = self.bias.unwrap_or(self.out);
         EpilogueArguments {

@@ -1,4 +1,4 @@
-//! Matmuls whose results go on into element-wise operations of a graph, in the matmul's own kernel.
+//! Matmuls fused with the element-wise operations that follow them in a graph.
 
 use super::compute;
 use super::epilogue::{Activation, Epilogue};
@@ -15,10 +15,10 @@ mod ffi {
         type Scalar = crate::abi::Scalar;
     }
 
-    /// A text behind a matmul or a convolution, and the memory that it reads and writes.
+    /// The fused epilogue of a matmul or a convolution, and the memory that it reads and writes.
     #[derive(Clone, Copy, Debug)]
     pub struct FusedOperands<'a> {
-        /// The text's number.
+        /// The key of its source, from `fused_text`.
         pub text: i64,
         /// Its buffers: addresses.
         pub buffers: &'a [usize],
@@ -26,22 +26,22 @@ mod ffi {
         pub scalars: &'a [i64],
     }
 
-    /// A matmul with a text behind it.
+    /// A matmul with a fused epilogue.
     #[derive(Debug)]
     pub struct FusedMatmul<'a> {
-        /// The shape of the result, densely; some memory of the same device.
+        /// Has the shape of the result, densely; any memory of the same device.
         pub out: Tensor<'a>,
         /// Operand A.
         pub a: Tensor<'a>,
         /// Operand B.
         pub b: Tensor<'a>,
-        /// Added to the matmul, in the shape of `out`, if it is there.
+        /// Added to the matmul, in the shape of `out`; may be absent.
         pub bias: Tensor<'a>,
         /// Scale of the matmul.
         pub alpha: Scalar,
         /// Scale of `bias`.
         pub beta: Scalar,
-        /// The text.
+        /// The epilogue.
         pub fused: FusedOperands<'a>,
     }
 
@@ -59,10 +59,10 @@ fn fused_text(code: &str, reports_faults: bool) -> i64 {
 }
 
 impl FusedOperands<'_> {
-    /// Runs something with the text and the arguments that kernels take for it.
+    /// Calls `run` with the source and its kernel arguments.
     ///
     /// # Errors
-    /// [`crate::error::Error::Invalid`] for a number that is none; otherwise as `run`.
+    /// [`crate::error::Error::Invalid`] for an unknown key; otherwise as `run`.
     pub fn with<R>(&self, target: &Target, run: impl FnOnce(Fused<'_>) -> Result<R>) -> Result<R> {
         let Self { text, buffers, scalars } = *self;
         let text = FusedText::numbered(text)?;
@@ -70,7 +70,7 @@ impl FusedOperands<'_> {
         let offsets = memories.iter().map(|memory| memory.offset);
         let mut values: Vec<u64> = offsets.chain(scalars.iter().map(|scalar| *scalar as u64)).collect();
         if values.is_empty() {
-            // A struct has one member at least.
+            // A struct needs at least one member.
             values.push(0);
         }
         let mut arguments: Vec<Arg<'_>> = memories.iter().map(|memory| Arg::Buffer(memory.handle)).collect();
@@ -82,11 +82,11 @@ impl FusedOperands<'_> {
     }
 }
 
-/// Computes a matmul and what its text makes of the result.
+/// Computes a matmul and its fused epilogue.
 ///
 /// # Errors
-/// [`crate::error::Error::Invalid`] for a number that is none and for shapes that do not fit; otherwise as the compiler, the allocator
-/// and the driver report.
+/// [`crate::error::Error::Invalid`] for an unknown key and for shapes that do not fit; otherwise as the compiler, the
+/// allocator and the driver report.
 fn fused_matmul(matmul: &FusedMatmul<'_>) -> Result<()> {
     let FusedMatmul { out, a, b, bias, alpha, beta, fused } = matmul;
     let target = Target::of(out.address)?;
@@ -118,9 +118,9 @@ mod tests {
     /// As in `python/torch_opencl/inductor/epilogues.py`.
     const MOST_WORDS: usize = 14;
 
-    /// Kernels of matrices take the layout of an im2col matrix, too: both leave a text as much.
+    /// Kernels of matrices also take an im2col layout, so all kernels leave the same space for an epilogue.
     #[test]
-    fn the_arguments_of_a_text_fit_behind_those_of_the_kernel_for_gpus() {
+    fn epilogue_arguments_fit_after_those_of_the_gpu_kernel() {
         let layout = Matrix::dense(1, 1);
         let matrix = MatrixOperand { memory: Memory::ABSENT, dtype: DType::F32, layout };
         let own = entry::GemmLocal {

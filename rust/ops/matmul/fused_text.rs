@@ -1,4 +1,4 @@
-//! Texts of element-wise operations that kernels of matmuls apply to their results.
+//! Generated source of element-wise operations that matmul kernels apply to their results.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -10,30 +10,30 @@ use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::Switch;
 
-/// A text that follows matmuls; `epilogue.cl` says what it defines.
+/// The source of a fused epilogue; `epilogue.cl` says what it defines.
 #[derive(Debug)]
 pub struct FusedText {
-    /// The same in every process, as a constant of programs.
+    /// Identifies the source. Equal in every process, as it is a constant of programs.
     pub key: i64,
     code: String,
-    /// The record of faults is its last argument.
+    /// True if the record of faults is its last argument.
     pub reports_faults: bool,
 }
 
-/// A text, and the arguments that kernels take for it.
+/// A fused epilogue, and the arguments that kernels take for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Fused<'a> {
-    /// The text.
+    /// Its source.
     pub text: &'a FusedText,
     /// Its buffers, the struct of their offsets and of its scalars, and the record of faults.
     pub arguments: &'a [Arg<'a>],
 }
 
-/// By their keys.
+/// Registered sources, by key.
 static TEXTS: RwLock<BTreeMap<i64, Arc<FusedText>>> = RwLock::new(BTreeMap::new());
 
 impl FusedText {
-    /// Gives a text a number.
+    /// Registers a source, and returns its key.
     pub fn register(code: &str, reports_faults: bool) -> i64 {
         let mut texts = TEXTS.write().unwrap_or_else(PoisonError::into_inner);
         let mut key = (FixedState::with_seed(0).hash_one(code) >> 1) as i64;
@@ -44,16 +44,16 @@ impl FusedText {
         key
     }
 
-    /// The text with a number.
+    /// The source registered with a key.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a number that is none.
+    /// [`Error::Invalid`] for an unknown key.
     pub fn numbered(key: i64) -> Result<Arc<Self>> {
         let text = TEXTS.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        text.ok_or_else(|| Error::Invalid("OpenCL: there is no such text behind a matmul".to_owned()))
+        text.ok_or_else(|| Error::Invalid(format!("OpenCL: unknown matmul epilogue id {key}")))
     }
 
-    /// The part of programs behind the functions that the text calls.
+    /// The source as a part of a program, after the functions that it calls.
     pub fn switch(&self) -> Switch {
         Switch { functions: "", cases: self.code.clone() }
     }

@@ -55,7 +55,7 @@ static inline void join_parts(R *tile, int rows) {
 static inline void join_parts(R *tile, int rows) {}
 #endif
 
-// Blocking of a GEMM; plan.rs says why. Sizes of parts are whole numbers of panels.
+// Blocking of a GEMM; plan.rs explains the choice. Sizes of parts are whole numbers of panels.
 typedef struct {
   long rows;
   long columns;
@@ -65,8 +65,8 @@ typedef struct {
   long strip_rows;     // of A: packed at a time
   long block_columns;  // of B: packed at a time
   long block_k;    // of both
-  long keeps_rows;     // 1 where `a_panels` holds a part's rows for all of k
-  long splits;         // of k, with sums of their own that lie `split_stride` elements apart
+  long keeps_rows;     // 1 if `a_panels` holds a part's rows for all of k
+  long splits;         // of k, with separate sums that are `split_stride` elements apart
   long split_stride;
 } Blocking;
 SHARED(Blocking, 88);
@@ -91,7 +91,7 @@ static inline Part find_part(const Blocking *blocking, long column, long row, lo
 }
 
 DEFINE_TILES(multiply_packed, __local, 1, TILE_ROWS, FULL_PANEL, __global)
-// Rows of A that are dense along k are read in place, which spares packing them.
+// Rows of A that are dense along k are read in place, which saves packing them.
 DEFINE_TILES(multiply_unpacked, __global, row_step, 1, FULL_PANEL, __global)
 
 // Returns true if rows of A are read in place.
@@ -104,7 +104,7 @@ static inline bool rows_stay(const OperandLayouts *layouts, int dt) {
 #endif
 }
 
-// Rows [row, last_row) of A, packed or, where `unpacked` is not null, `row_step` apart.
+// Rows [row, last_row) of A, packed or, if `unpacked` is not null, `row_step` apart.
 typedef struct {
   long row, last_row;
   __local const R *packed;
@@ -169,7 +169,7 @@ __kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar
       __global TileVector *at = sums;
       for (long row = part.first_row; row < part.last_row; row += blocking.strip_rows) {
         Strip strip = {row, min(part.last_row, row + blocking.strip_rows), packed, 0, layouts.a.rows.strides[0]};
-        // A panel reads whole rows only.
+        // Rows in place need full panels: a tile always reads PANEL_ROWS rows.
         if (stay && (strip.last_row - row) % PANEL_ROWS == 0)
           strip.unpacked = (__global const R *)a + row * strip.row_step + k;
         else if (packs_rows) pack_rows(a, INPUT_DTYPE, &layouts, row, strip.last_row, k, k_count, packed);

@@ -19,7 +19,7 @@ use crate::ops::core::space::div_ceil;
 use crate::ops::tuning::Tuning;
 use crate::ops::Target;
 
-/// Columns that a work-item of the kernel that adds partial sums takes.
+/// Columns of a work-item of the kernel that adds partial sums.
 const FINISH_COLUMNS: i64 = 4096;
 
 impl Gemm<'_> {
@@ -46,10 +46,10 @@ impl Gemm<'_> {
             && layout.columns.is_dense()
     }
 
-    /// The GEMM, or its transpose where that is cheaper, and its blocking. The transpose of `x @ weight.T` reads the
+    /// The GEMM, or its transpose if that is cheaper, and its blocking. The transpose of `x @ weight.T` reads the
     /// rows of the weight in place, and packs only those of `x`: 158 GFLOP/s instead of 129 for 32 x 1024 x 256 (PoCL,
-    /// Xeon; `make bench CASES="'few rows *'"` has the like).
-    /// Transposed results would reach a text that follows one by one.
+    /// Xeon; `make bench CASES="'few rows *'"` has similar cases). A GEMM with a fused epilogue is not transposed: the
+    /// epilogue would get the transposed results one by one.
     fn planned(&self, tile: Tile, cores: &Cores) -> (Self, GemmPlan) {
         let plan = |gemm: &Self| GemmPlan::of(gemm.size, tile, cores, gemm.rows_stay());
         let (as_is, cost) = plan(self);
@@ -64,8 +64,8 @@ impl Gemm<'_> {
     }
 }
 
-/// The program of GEMMs with operands of some kinds and a dtype that end in an epilogue, with its tile. Kinds and
-/// dtypes are constants of it: code for every dtype of every tensor would take three times as long to build.
+/// The program of GEMMs for a tile, operand kinds, a dtype and an epilogue. Kinds and dtypes are constants of the
+/// program: code for every dtype of every tensor would take three times as long to build.
 pub fn program(
     target: &Target,
     class: Class,
@@ -88,7 +88,6 @@ fn family(activation: Activation) -> Family {
     }
 }
 
-/// Dtypes are those of the operands, of the result and of the bias.
 fn spec(tile: Tile, [a_kind, b_kind]: [i64; 2], [operands, out, bias]: [DType; 3], activation: Activation) -> Spec {
     Spec::generic()
         .define("VEC", tile.vector())
@@ -169,7 +168,7 @@ fn multiply_packed(target: &Target, gemm: &Gemm<'_>, cores: &Cores) -> Result<()
         }
         (im2col, None) | (None, im2col) => im2col,
     };
-    // The `OperandLayouts` of `gemm.cl`, which ends before the im2col layout where there is none.
+    // The `OperandLayouts` of `gemm.cl`, which ends before the im2col layout if there is none.
     let im2col = im2col.map(|im2col| im2col.layout());
     let matrices = [a.layout(), b.layout()];
     let layouts = [cast_slice(&matrices), im2col.as_ref().map_or(&[][..], bytes_of)].concat();

@@ -1,22 +1,21 @@
 // GEMM for GPUs: C = alpha * A B + beta * bias.
 //
 // A work-group of SIDE * SIDE items computes a square of SIDE * ITEM rows and columns of C. For STEP values of k at a
-// time it copies the blocks of A and B that this takes into local memory, neighbouring items reading neighbours; then
-// each item multiplies ITEM rows by ITEM columns of them in registers.
+// time it copies the needed blocks of A and B into local memory, so that neighbouring items read neighbours. Then each
+// item multiplies ITEM rows by ITEM columns of them in registers.
 //
-// An element of an operand is where its *outer* index (row of A, column of B) and its *inner* one (k) meet. Both
-// indices contribute a `Position`, and these add up: for a strided matrix two offsets, and for the im2col matrix of a
-// convolution also a position, outside of which the input is zero. The `Position`s of a square's outer indices are
-// found once.
+// An element of an operand has an *outer* index (row of A, column of B) and an *inner* one (k). Each index contributes
+// a `Position`, and the two add up: an offset, and for the im2col matrix of a convolution also an input position;
+// outside the input, the element is zero. The `Position`s of a square's outer indices are found once.
 //
-// The most common case needs none of that: where DENSE is 1, both operands, the result and `bias` are matrices with
+// The most common case needs no `Position`: if DENSE is 1, both operands, the result and `bias` are matrices with
 // one stride for rows and one for columns, and each operand is dense along the index that its items walk.
 
 #ifndef SIDE
 #define SIDE 16
 #endif
-// A multiple of 4: an item takes fours of rows and columns, 4 * SIDE apart, so that a row of items reads local memory
-// without a gap.
+// A multiple of 4: an item takes groups of 4 rows and columns, 4 * SIDE apart, so that a row of items reads local
+// memory without a gap.
 #ifndef ITEM
 #define ITEM 4
 #endif
@@ -26,10 +25,10 @@
 #endif
 #define ITEMS (SIDE * SIDE)
 #define SQUARE (SIDE * ITEM)
-// Neighbours along k are then in different banks, and fours stay aligned.
+// The padding puts neighbours along k in different banks, and keeps groups of 4 aligned.
 #define PITCH (SQUARE + 4)
 
-// 1 where neighbouring items take neighbours along k, 0 where along the outer index.
+// 1 if neighbouring items take neighbours along k, 0 if they take neighbours along the outer index.
 #ifndef A_ALONG_K
 #define A_ALONG_K 1
 #endif
@@ -41,7 +40,7 @@
 #define DENSE 0
 #endif
 
-// Rows, columns and K; k is split into `splits` parts with sums of their own, `split_stride` elements apart.
+// Rows, columns and K; k is split into `splits` parts with separate sums, `split_stride` elements apart.
 typedef struct {
   long rows;
   long columns;
@@ -59,7 +58,7 @@ SHARED(Extent, 40);
 #define OUTER_OF(i, along_k) ((along_k) ? (i) / (STEP / VEC) : (i) % (SQUARE / VEC) * VEC)
 #define INNER_OF(i, along_k) ((along_k) ? (i) % (STEP / VEC) * VEC : (i) / (SQUARE / VEC))
 
-// A vector of a block, whose `outers` outer indices and `inners` values of k exist; others are zero.
+// Loads a vector of a block with `outers` outer indices and `inners` values of k; elements beyond these are zero.
 INLINE TV fetch(__global const uchar *block, int dt, int along_k, long stride, int i, int outers, int inners) {
   const int outer = OUTER_OF(i, along_k), inner = INNER_OF(i, along_k);
   const int left = along_k ? (outer < outers ? inners - inner : 0) : (inner < inners ? outers - outer : 0);
@@ -171,7 +170,7 @@ static inline T load_meeting(__global const uchar *input, int dt, int kind, cons
       block[INNER_OF(item + l * ITEMS, along_k) * PITCH + OUTER_OF(item + l * ITEMS, along_k)] = from[l];
 #endif
 
-// Row or column i of an item's ITEM.
+// The row or column of the square that is index i of an item.
 #define TILE_INDEX(item, i) ((i) / 4 * 4 * SIDE + (item) * 4 + (i) % 4)
 
 #ifdef IS_COMPLEX
@@ -189,8 +188,8 @@ typedef PASTE(T_NAME, 4) Four;
   }
 #endif
 
-// A square of C by its index. Groups that run at the same time take squares of a few rows, which share what they read
-// of B.
+// Finds a square of C by its index. Groups that run at the same time compute squares of a few rows, which share what
+// they read of B.
 #ifndef BAND
 #define BAND 8
 #endif
@@ -212,7 +211,7 @@ INLINE bool is_run(const long *offsets) {
 }
 #endif
 
-// Global size: squares * batches * splits groups of ITEMS, in one dimension, as the others are limited on some devices.
+// Global size: squares * batches * splits groups of ITEMS, in one dimension, as some devices limit the others.
 __kernel GROUPS_OF(ITEMS) void gemm_local(
     __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int input_dtype, Matrix a_layout,
     Matrix b_layout, Im2colLayout im2col, Extent extent, EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
@@ -223,7 +222,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 #endif
 
   const int item = get_local_id(0), across = item % SIDE, down = item / SIDE;
-  // Groups are fewer than 2^32: indices of 32 bits take half the registers, and divisions are short.
+  // There are fewer than 2^32 groups: 32-bit indices take half the registers, and their divisions are short.
   const uint squares = (uint)((extent.rows + SQUARE - 1) / SQUARE) * (uint)((extent.columns + SQUARE - 1) / SQUARE);
   const uint part = (uint)get_group_id(0) / squares, splits = (uint)extent.splits;
   const uint batch = part / splits, split = part - batch * splits;
@@ -261,10 +260,10 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
   T sums[ITEM][ITEM];
   UNROLL for (int r = 0; r < ITEM; ++r)
       UNROLL for (int c = 0; c < ITEM; ++c) sums[r][c] = FROM_REAL(0);
-  // The next step's blocks are on their way from global memory while this one is multiplied.
+  // The next step's blocks are loaded from global memory while this step is multiplied.
   for (long k = first_k - STEP; k < last_k; k += STEP) {
 #if DENSE
-    // The step after this one; past the last there is nothing to fetch.
+    // Fetches the step after this one; after the last step there is nothing to fetch.
     const int inners = (int)min(last_k - (k + STEP), (long)STEP);
     FETCH(a_next, a, INPUT_DTYPE, A_ALONG_K, a_stride, a_rows, inners)
     FETCH(b_next, b, INPUT_DTYPE, B_ALONG_K, b_stride, b_columns, inners)
@@ -274,7 +273,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
     FETCH(a_next, a, INPUT_DTYPE, A_KIND, A_ALONG_K, a_outer, a_inner)
     FETCH(b_next, b, INPUT_DTYPE, B_KIND, B_ALONG_K, b_outer, b_inner)
 #endif
-    // Unrolled further, operands of later steps would take the registers that leave room for a second group.
+    // Unrolled further, operands of later steps would take the registers that a second group needs.
     _Pragma("unroll 2") for (int s = 0; k >= first_k && s < STEP; ++s) {
       T left[ITEM], right[ITEM];
       UNROLL for (int i = 0; i < ITEM; i += 4) {
@@ -308,7 +307,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 #define IS_RUN(layout, c) is_run(layout##_columns + c)
 #endif
 #ifdef FUSED
-  // As many copies of the text as a row has results, not a square of them.
+  // ITEM copies of the fused code, one per result of a row, instead of ITEM * ITEM.
 #define RESULT(r, c) row_sums[c]
   T row_sums[ITEM];
   _Pragma("unroll 1") for (int r = 0; r < ITEM; ++r) {
@@ -324,15 +323,15 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
     const long bias_row = has_bias ? OFFSET_ALONG(&bias_layout.rows, at) : 0;
     UNROLL for (int c = 0; c < ITEM; c += VEC) {
       const long left = extent.columns - (column + TILE_INDEX(across, c));
-      Lanes values, biass;
+      Lanes values, biases;
       UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] = scale(e.alpha, RESULT(r, c + l));
       if (has_bias) {
         if (left >= VEC && IS_RUN(bias_layout, c))
-          biass.vector = load_vector(e.bias, bias_row + COLUMN_OFFSET(bias_layout, c), BIAS_DTYPE);
+          biases.vector = load_vector(e.bias, bias_row + COLUMN_OFFSET(bias_layout, c), BIAS_DTYPE);
         else
-          UNROLL for (int l = 0; l < VEC; ++l) biass.lanes[l] =
+          UNROLL for (int l = 0; l < VEC; ++l) biases.lanes[l] =
               l < left ? load(e.bias, bias_row + COLUMN_OFFSET(bias_layout, c + l), BIAS_DTYPE) : FROM_REAL(0);
-        UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] += scale(e.beta, biass.lanes[l]);
+        UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] += scale(e.beta, biases.lanes[l]);
       }
       values.vector = ACTIVATE_VECTOR(values.vector);
 #ifndef FUSED
@@ -346,7 +345,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
   }
 }
 
-// The dot product of a row and a column, of which each group of ITEMS sums a part of k.
+// The dot product of a row and a column. Each group of ITEMS sums a part of k.
 __kernel GROUPS_OF(ITEMS) void gemm_local_dot(__global const uchar *a, ulong a_offset, __global const uchar *b,
                                               ulong b_offset, int input_dtype, long a_stride, long b_stride,
                                               Extent extent, EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {

@@ -22,14 +22,14 @@ use crate::ops::core::target::ITEM_GROUP;
 use crate::ops::tuning::GpuTuning;
 use crate::ops::Target;
 
-/// A part of k shorter than this does not repay sums of its own.
+/// A part of k shorter than this is not worth separate sums.
 const SHORTEST_SPLIT: i64 = 256;
-/// Work-groups for each compute unit that share a single dot product, and terms for each item from which they do.
+/// Work-groups per compute unit that share a single dot product, and the least number of terms per item for that.
 const DOT_GROUPS: i64 = 8;
 const DOT_TERMS: i64 = 16;
 
-/// Returns true if neighbours along k are neighbours in memory, for an operand whose k is its matrix' column index, or
-/// for `exchanged` its row index.
+/// Returns true if neighbours along k are neighbours in memory. k is the column index of the operand, or with
+/// `exchanged` the row index.
 fn is_along_k(operand: &GemmOperand, exchanged: bool) -> bool {
     match operand {
         GemmOperand::Matrix(matrix) => {
@@ -42,8 +42,7 @@ fn is_along_k(operand: &GemmOperand, exchanged: bool) -> bool {
     }
 }
 
-/// Returns true if items walk an operand along neighbours in memory, and all its rows and columns are equally far
-/// apart.
+/// Returns true if items walk an operand along neighbours in memory, and its rows and its columns have one stride each.
 fn is_plain(operand: &GemmOperand, along_k: bool, exchanged: bool) -> bool {
     let GemmOperand::Matrix(matrix) = operand else { return false };
     let Matrix { rows, columns, .. } = matrix.layout;
@@ -51,7 +50,7 @@ fn is_plain(operand: &GemmOperand, along_k: bool, exchanged: bool) -> bool {
     rows.is_line() && columns.is_line() && (along_k || outer.is_dense())
 }
 
-/// Returns true if programs with `DENSE` compute the GEMM: one of plain matrices, which items copy by whole vectors.
+/// Returns true if programs with `DENSE` can compute the GEMM: its matrices are plain, and items copy whole vectors.
 fn is_dense(gemm: &Gemm<'_>, tiling: &GpuTiling, lanes: i64, step: i64, along_k: [bool; 2]) -> bool {
     let Gemm { a, b, epilogue, .. } = gemm;
     let [a_along_k, b_along_k] = along_k;
@@ -66,19 +65,18 @@ fn is_dense(gemm: &Gemm<'_>, tiling: &GpuTiling, lanes: i64, step: i64, along_k:
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct GpuTiling {
-    /// Items of a side of a work-group.
+    /// Items per side of a work-group.
     side: i64,
     /// Rows, and columns, of C that an item computes.
     item: i64,
     /// Work-groups of a GEMM.
     squares: i64,
-    /// Parts of k with sums of their own.
+    /// Parts of k with separate sums.
     splits: i64,
 }
 
 impl GpuTiling {
-    /// The larger part of C for each item where that leaves no compute unit idle, and elements are not wider than
-    /// floats.
+    /// Each item gets the larger part of C if that leaves no compute unit idle and elements are not wider than floats.
     fn of(gemm: &Gemm<'_>, units: i64, tuning: &GpuTuning) -> Self {
         let side = tuning.side;
         let GemmSize { rows, columns, k, batches } = gemm.size;
@@ -94,7 +92,7 @@ impl GpuTiling {
 /// Computes a GEMM.
 ///
 /// # Errors
-/// [`Error::Invalid`] where both operands are im2col matrices; otherwise as the allocator and the driver report.
+/// [`Error::Invalid`] if both operands are im2col matrices; otherwise as the allocator and the driver report.
 pub fn multiply(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<()> {
     let Gemm { class, size, a, b, epilogue } = *gemm;
     let GemmSize { rows, columns, k, batches } = size;
@@ -148,8 +146,8 @@ pub fn multiply(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<
     Ok(())
 }
 
-/// The program of GEMMs that end in an epilogue. Always specialised: a switch over the dtypes would be in every
-/// unrolled load and store.
+/// The program of GEMMs with an epilogue. Always specialised: otherwise every unrolled load and store would contain a
+/// switch over the dtypes.
 fn program(
     target: &Target,
     class: Class,
@@ -162,7 +160,6 @@ fn program(
     epilogue.program(target, [Family::GemmLocal, Family::GemmLocalFused], class, spec)
 }
 
-/// Dtypes are those of the operands, of the result and of the bias.
 fn spec(
     target: &Target,
     class: Class,
@@ -179,8 +176,8 @@ fn spec(
     constants.iter().fold(spec, |spec, (name, value)| spec.define(name, *value))
 }
 
-/// The constants of programs that copy blocks: of items, kinds of operands, which of them lie along K, and whether all
-/// blocks are whole.
+/// The constants of programs that copy blocks: their sizes, the operands' kinds, whether items walk them along k, and
+/// whether `is_dense` holds.
 fn blocks(
     tuning: &GpuTuning,
     class: Class,
@@ -218,9 +215,9 @@ pub(super) fn forms(target: &Target, tuning: &GpuTuning) -> Vec<Form> {
         let orders = [[true, true], [true, false], [false, true], [false, false]];
         let kinds = super::listed_kinds(dtype);
         for (item, kinds) in items.iter().flat_map(|item| kinds.iter().map(move |kinds| (*item, *kinds))) {
-            // Blocks of im2col matrices are never whole.
-            let wholeness: &[bool] = if kinds == MATRICES { &[true, false] } else { &[false] };
-            for (along_k, dense) in orders.into_iter().flat_map(|order| wholeness.iter().map(move |w| (order, *w))) {
+            // GEMMs of im2col matrices are never dense.
+            let density: &[bool] = if kinds == MATRICES { &[true, false] } else { &[false] };
+            for (along_k, dense) in orders.into_iter().flat_map(|order| density.iter().map(move |d| (order, *d))) {
                 let constants = blocks(tuning, class, item, kinds, along_k, dense);
                 add([dtype; 3], Activation::None, &constants);
                 if sums != dtype {

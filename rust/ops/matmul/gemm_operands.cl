@@ -1,7 +1,7 @@
 // Operands of a GEMM, on CPUs and GPUs alike: their kinds, and the layout of the im2col matrix of a convolution.
 
 // A strided matrix, or the im2col matrix of a convolution with k over its columns or, transposed, over its rows.
-// Constants of a program, so that only what it needs is compiled.
+// The kinds are constants of a program, so that it compiles only what it needs.
 #define FROM_MATRIX 0
 #define FROM_IM2COL 1
 #define FROM_IM2COL_TRANSPOSED 2
@@ -17,7 +17,7 @@
 
 // Along dimension d, kernel element t of output position p reads p * stride + origin + t * dilation; outside [0,
 // in_sizes) the value is zero. A convolution has origin = -padding. Its transpose (the gradient of the input, the
-// forward of a transposed convolution) has a stride of 1 and a dilation below 0; where the convolution has a stride
+// forward of a transposed convolution) has a stride of 1 and a dilation below 0; if the convolution has a stride
 // above 1, the launcher splits its transpose into sub-convolutions, the output positions of one remainder and the
 // kernel elements that meet them, which again have this form.
 typedef struct {
@@ -32,7 +32,7 @@ typedef struct {
   long channel_stride;
   long image_stride;
   long kernel_step;  // column of the im2col matrix from one kernel element to the next: in the order of memory
-  long channel_step;  // the same from one channel to the next
+  long channel_step;  // column from one channel to the next
   long elements;  // from the first to the last of the images
 } Im2colLayout;
 SHARED(Im2colLayout, 216);

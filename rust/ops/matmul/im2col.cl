@@ -1,9 +1,8 @@
 // Implicit GEMM: the im2col matrix of a convolution, which pack_im2col.cl and pack_im2col_transposed.cl pack for `gemm`
-// straight from the tensor. It is never in memory.
+// directly from the tensor. It is never stored in memory.
 //
-// The im2col matrix has a row for each output position and a column for each channel at each kernel
-// element. Dimensions are innermost first (w, h, d), and missing ones have size 1, so that one kernel serves 1-D,
-// 2-D and 3-D.
+// The im2col matrix has a row for each output position and a column for each channel at each kernel element. Dimensions
+// are innermost first (w, h, d), and missing ones have size 1, so that one kernel serves 1-D, 2-D and 3-D.
 
 #if HAS_IM2COL
 static inline long count_elements(const Im2colLayout *im2col) {
@@ -58,7 +57,7 @@ static inline void advance(const Im2colLayout *im2col, OutPosition *position, in
   }
 }
 
-// Element offset of channel 0 of an output position at kernel element 0, were it inside the input.
+// Element offset of channel 0 of an output position at kernel element 0, as if that were inside the input.
 static inline long position_offset(const Im2colLayout *im2col, const OutPosition *position) {
   long offset = position->image * im2col->image_stride;
   for (int d = 0; d < SPATIAL; ++d)
@@ -82,9 +81,9 @@ typedef struct {
   long offsets[TILE_LANES];  // position_offset of each
   Indices at[SPATIAL];  // input position of kernel element 0 of each
   int size;
-  int count;  // of those that exist
+  int count;  // of the positions that exist
   int second;  // positions before this one are evenly spaced in memory, as are those from it on; else 0
-  bool is_inside;  // true where every kernel element of every position is inside the input
+  bool is_inside;  // true if every kernel element of every position is inside the input
 } Run;
 
 #define OUTSIDE (-(1 << 29))
@@ -140,7 +139,7 @@ static inline bool is_inside(const Im2colLayout *im2col, const Run *run, int l, 
 }
 
 #ifndef IS_COMPLEX
-// The same for all output positions, as a mask.
+// `is_inside` for all output positions, as a mask.
 static inline RM block_inside(const Im2colLayout *im2col, const Run *run, const KernelElement *element) {
   RM inside = (RM)(-1);
   for (int d = 0; d < SPATIAL; ++d) {
@@ -157,13 +156,13 @@ static inline Indices second_part(const Run *run) {
   return part;
 }
 
-// Offset of output position 0, were all of a run spaced as its second part is.
+// Offset of output position 0, extrapolated from the run's second part.
 static inline long second_offset(const Run *run, long spacing) {
   return run->offsets[run->size - 1] - (run->size - 1) * spacing;
 }
 
-// Returns true if loads of whole vectors get the output positions of a run from `lowest` to `highest` elements on
-// without leaving the tensor.
+// Returns true if loads of whole vectors stay inside the tensor for a run's output positions, shifted by `lowest` to
+// `highest` elements.
 static inline bool is_loadable(const Im2colLayout *im2col, const Run *run, long lowest, long highest) {
   const long spacing = im2col->stride[0] * im2col->in_strides[0];
   if (run->second == 0 || spacing < 1 || spacing > 2) return false;

@@ -14,7 +14,7 @@ pub const SPATIAL: usize = 3;
 /// One value for each spatial dimension.
 pub type Spatial = [i64; SPATIAL];
 
-/// From outermost-first values of fewer dimensions.
+/// Converts outermost-first values of at most three dimensions; `missing` fills the others.
 pub fn spatial(values: &[i64], missing: i64) -> Spatial {
     let mut all = [missing; SPATIAL];
     for (slot, value) in all.iter_mut().zip(values.iter().rev()) {
@@ -23,7 +23,7 @@ pub fn spatial(values: &[i64], missing: i64) -> Spatial {
     all
 }
 
-/// A tensor of (images, channels, spatial dimensions); a weight has output channels for images.
+/// A tensor of (images, channels, spatial dimensions); a weight has output channels as images.
 #[derive(Clone, Copy, Debug)]
 pub struct Volume {
     /// Buffer and offset.
@@ -72,7 +72,7 @@ impl Volume {
         self.images * self.channels * self.positions()
     }
 
-    /// Every `step`th position from `first` on, `sizes` of them.
+    /// `sizes` positions from `first` on, `dilation` apart.
     #[must_use]
     pub fn every(self, first: Spatial, dilation: Spatial, sizes: Spatial) -> Self {
         let offset: i64 = first.iter().zip(self.strides).map(|(at, stride)| at * stride).sum();
@@ -93,7 +93,7 @@ impl Volume {
         Axis::nest(&[(w, w_stride), (h, h_stride), (d, d_stride), (self.images, self.image_stride)])
     }
 
-    /// `channels` channels, `stride` apart, under every position as one index, in the order of the im2col matrix.
+    /// One index over `channels` channels, `stride` apart, and all positions, in the order of the im2col matrix.
     ///
     /// # Errors
     /// Never for three spatial dimensions.
@@ -125,13 +125,13 @@ pub struct KernelMap {
     pub dilation: Spatial,
 }
 
-/// Order of the columns of an im2col matrix, each a channel at a kernel element: along the input's memory, and with it
-/// the weight's.
+/// Order of the columns of an im2col matrix, each a channel at a kernel element. It follows the memory of the input,
+/// and so of the weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Im2colOrder {
     /// For channels-last tensors.
     ChannelsInnermost,
-    /// For contiguous ones.
+    /// For contiguous tensors.
     KernelInnermost,
 }
 
@@ -177,7 +177,7 @@ impl Im2col {
         }
     }
 
-    /// The im2col matrix as a strided one, output positions by channels, where the kernel has one element and each
+    /// The im2col matrix as a strided matrix, output positions by channels, if the kernel has one element and each
     /// output position reads inside the input.
     ///
     /// # Errors
@@ -204,7 +204,7 @@ impl Im2col {
         Ok(Some(Matrix { rows, columns, batch_stride: self.group_stride }))
     }
 
-    /// As kernels take them.
+    /// The layout as kernels take it.
     pub fn layout(&self) -> Im2colLayout {
         let KernelMap { out_sizes, kernel_size, stride, origin, dilation } = self.kernel_map;
         let (kernel_step, channel_step) = match self.order() {

@@ -1,12 +1,12 @@
-// Matmuls too thin, or too small, for packing to pay: each work-item streams its operands once.
+// Matmuls that are too thin, or too small, to be worth packing: each work-item streams its operands once.
 //
 // Both kernels have the global size (column blocks, row blocks, batches * splits); with splits > 1 they write partial
-// sums for gemm_finish. The launcher swaps the operands where that makes the layout fit.
+// sums for gemm_finish. The launcher swaps the operands if that makes the layout fit.
 
 #if !HAS_IM2COL
 #define THIN_ROWS 4
 
-// Arguments of both kernels: the operands, how many parts k is split into, and how far apart the results of those are.
+// Arguments of both kernels: the operands, the number of parts of k, and the distance between the parts' results.
 #define THIN_ARGUMENTS                                                                                                \
   __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int input_dtype, Matrix a_layout, \
       Matrix b_layout, long rows, long columns, long k, long splits, long split_stride
@@ -23,7 +23,7 @@ static inline Range split_range(long k, long split, long splits) {
   return range;
 }
 
-// Offsets of `count` indices from `first` on; those past `limit` repeat the last, and their results are not stored.
+// Offsets of `count` indices from `first` on. Indices past `limit` repeat the last one; their results are not stored.
 OUTLINED void find_offsets(const Axis *axis, long first, long limit, int count, long *offsets) {
   for (int i = 0; i < count; ++i) offsets[i] = axis_offset(axis, min(first + i, limit - 1));
 }
@@ -55,8 +55,8 @@ OUTLINED void find_offsets(const Axis *axis, long first, long limit, int count, 
     }                                                                                                          \
   }
 
-// Enough sums at a time to hide the latency of an addition; a single row takes more columns, and a single dot product
-// one of each.
+// Several sums at a time hide the latency of an addition: 4 x 4, or 1 x 4 for a single row. A single dot product has
+// one sum.
 #define DOT_COLUMNS 4
 DEFINE_DOT(1, 1)
 DEFINE_DOT(1, 4)
@@ -106,12 +106,12 @@ __kernel void gemm_dot(THIN_ARGUMENTS, EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
         STORE_VALUES(sums[r][v], values + (r * VECTORS + v) * VEC);                                         \
   }
 
-// For several rows the sums of 4 vectors are what registers hold.
+// With several rows, registers hold the sums of 4 vectors.
 DEFINE_ADD_ROWS(4, 1)
 DEFINE_ADD_ROWS(4, 4)
 
-// Where B is large, the sums of up to LONGEST vectors of each row wait in L1 while k advances: rows of B are then read
-// in runs as long as a page, within which hardware prefetches. A single row always takes this way.
+// If B is large, the sums of up to LONGEST vectors of each row stay in L1 while k advances. Rows of B are then read in
+// runs as long as a page, within which hardware prefetches. A single row always uses this function.
 #define LONGEST 64
 #define DEFINE_ADD_LONG_ROWS(ROWS)                                                                            \
   OUTLINED void PASTE(add_long_rows_, ROWS)(__global const uchar *a, const long *a_at, const Axis *a_columns, \
@@ -161,7 +161,7 @@ __kernel void gemm_add_rows(THIN_ARGUMENTS, long width, EPILOGUE_ARGUMENTS, FUSE
   const long last = min(columns, (long)(get_global_id(0) + 1) * width * VEC);
   for (long column = get_global_id(0) * width * VEC; column < last;) {
     const long b_at = axis_offset(&b_layout.columns, column);
-    // As many contiguous vectors as the sums have room for.
+    // As many contiguous vectors as there are sums.
     int vectors = (int)min((last - column) / VEC, is_long ? width : 4L);
     if (!axis_is_dense(&b_layout.columns, column, vectors * VEC)) vectors = min(vectors, 1);
     if (!axis_is_dense(&b_layout.columns, column, VEC)) vectors = 0;

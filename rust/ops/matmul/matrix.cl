@@ -1,9 +1,9 @@
 // Matrices over tensors of any layout, and the vector access that the matrix families share.
 //
-// A matrix index runs over a nest of up to four tensor dimensions, so the positions of a batch of images, or the
-// elements of a convolution's kernel, are one index without a copy that makes them adjacent.
+// A matrix index runs over a nest of up to four tensor dimensions. So the positions of a batch of images, or the
+// elements of a convolution's kernel, are one index without a copy.
 
-// The dtypes of a matmul: of A and B, of the result, and of what is added to it.
+// The dtypes of a matmul: of A and B, of the result, and of the bias.
 #ifdef SPEC_DTYPE0
 #define INPUT_DTYPE SPEC_DTYPE0
 #else
@@ -82,7 +82,7 @@ static inline bool axis_is_dense(const Axis *axis, long i, long count) {
   return axis->strides[0] == 1 && (i < size ? i : i % size) + count <= size;
 }
 
-// Returns true if every index is at the same element, as a bias vector's columns are.
+// Returns true if all indices refer to one element, as along the constant index of a bias vector.
 static inline bool axis_is_constant(const Axis *axis) {
   bool fixed = true;
   for (int level = 0; level < AXIS_LEVELS; ++level)
@@ -111,7 +111,7 @@ typedef float R;
 #define PARTS 1
 #endif
 
-// The dtype that needs no conversion: the common case, worth a branch where a switch would dominate.
+// The dtype that needs no conversion. This common case gets a branch, as a switch would dominate the cost.
 #if defined(CLASS_C)
 #define T_DTYPE DT_C64
 #elif defined(CLASS_Z)
@@ -132,8 +132,7 @@ static inline T multiply(T a, T b) { return (T)(a.x * b.x - a.y * b.y, a.x * b.y
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 #ifndef IS_COMPLEX
-// PoCL's vload16 and vstore16 are four loads and stores of a quarter; a vector in a packed struct is one, at any
-// address.
+// PoCL splits vload16 and vstore16 into four quarters; a vector in a packed struct is one access, at any address.
 typedef struct __attribute__((packed)) {
   TV vector;
 } UnalignedVector;
@@ -146,7 +145,7 @@ typedef struct __attribute__((packed)) {
 #define STORE_PRIVATE(v, p) (*(p) = (v))
 #endif
 
-// As load and load_vector.
+// As load and load_vector, with a branch for the common dtype.
 static inline T load_one(__global const uchar *p, long i, int dt) {
   return dt == T_DTYPE ? ((__global const T *)p)[i] : load(p, i, dt);
 }
@@ -164,7 +163,7 @@ static inline TV load_dense(__global const uchar *p, long i, int dt) {
 #define STORE_VALUES(v, p) VSTORE(v, 0, p)
 #endif
 
-// The sum of all lanes, one after the other; lanes_sum adds pairs.
+// Adds all lanes, one after the other; lanes_sum adds pairs.
 static inline T sequential_sum(TV v) {
   Lanes lanes;
   lanes.vector = v;

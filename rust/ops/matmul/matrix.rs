@@ -1,4 +1,4 @@
-//! Tensors seen as matrices: an index may run over several dimensions, so nothing is copied to make them one.
+//! Tensors viewed as matrices: an index may run over several dimensions, so no copy is needed to merge them.
 
 use crate::cl::Memory;
 use crate::error::{Error, Result};
@@ -12,10 +12,10 @@ impl Axis {
         Self { sizes: [size, 1, 1, 1], strides: [stride, 0, 0, 0] }
     }
 
-    /// An index over dimensions of (size, stride), innermost first; those that are walked as one are joined.
+    /// An index over dimensions of (size, stride), innermost first. Dimensions that one stride can walk are merged.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when more remain than kernels walk.
+    /// [`Error::Invalid`] if more dimensions remain than kernels can walk.
     pub fn nest(dims: &[(i64, i64)]) -> Result<Self> {
         let mut joined: Vec<(i64, i64)> = Vec::with_capacity(dims.len());
         for &(size, stride) in dims.iter().filter(|(size, _)| *size != 1) {
@@ -39,7 +39,7 @@ impl Axis {
         self.sizes.iter().product()
     }
 
-    /// Elements from an index of a line to the next.
+    /// Elements from one index of a line to the next.
     pub fn stride(&self) -> i64 {
         self.strides.first().copied().unwrap_or(0)
     }
@@ -97,7 +97,7 @@ impl MatrixOperand {
     }
 }
 
-/// Memory `elements` further on.
+/// The memory `elements` elements after `memory`.
 pub fn advance(memory: Memory, elements: i64, dtype: DType) -> Memory {
     Memory { offset: memory.offset.saturating_add_signed(elements * dtype.size() as i64), ..memory }
 }

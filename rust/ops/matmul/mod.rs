@@ -34,10 +34,10 @@ mod ffi {
     }
 }
 
-/// Dtypes whose programs are listed.
+/// Dtypes of the programs that `forms` lists.
 const LISTED_DTYPES: [DType; 6] = [DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::I64];
 
-/// Kinds of the operands of listed programs: matrices, and in floats those of convolutions and their gradients.
+/// Operand kinds of the listed programs: matrices; for float dtypes also those of convolutions and their gradients.
 fn listed_kinds(dtype: DType) -> Vec<[i64; 2]> {
     let convolutions = FLOAT_DTYPES.contains(&dtype).then_some([[0, 1], [0, 2], [1, 0]]);
     std::iter::once(MATRICES).chain(convolutions.into_iter().flatten()).collect()
@@ -57,12 +57,12 @@ pub(in crate::ops) fn forms(target: &Target) -> Vec<(Family, Form)> {
 const THIN_ROWS: i64 = 4;
 /// Columns of a work-item of the thin kernel for dot products.
 const DOT_COLUMNS: i64 = 4;
-/// Vectors of columns of a work-item of the other: where that leaves enough of them, and otherwise.
+/// Vectors of columns of a work-item of the other thin kernel: `LONGEST` if that leaves enough work-items, else `WIDE`.
 const LONGEST: i64 = 64;
 const WIDE: i64 = 16;
 /// Below this many multiplications, packing and three launches cost more than a simple kernel (`make bench-growth`).
 const SMALL: i64 = 32 * 32 * 32;
-/// A part of k shorter than this does not repay the partial sums.
+/// A part of k shorter than this is not worth partial sums.
 const SHORTEST_SPLIT: i64 = 512;
 
 /// `out = activation(alpha * a @ b + beta * bias)` for matrices, or batches of them, of one class. An absent `bias`
@@ -100,7 +100,7 @@ fn compute<'a>(
     let (rows, columns, k) = (result.layout.rows.size(), result.layout.columns.size(), first.layout.columns.size());
     if first.layout.rows.size() != rows || second.layout.columns.size() != columns || second.layout.rows.size() != k {
         return Err(Error::Invalid(format!(
-            "OpenCL: {} @ {} does not make {}",
+            "OpenCL: matmul of {} and {} cannot be written to {}",
             a.describe(),
             b.describe(),
             out.describe()
@@ -181,7 +181,7 @@ impl<'a> Thin<'a> {
             b.transposed(),
             a.transposed(),
         );
-        // The longer side becomes columns, which work-items share out.
+        // The longer side becomes columns, which work-items share.
         let (first, second) = if rows <= columns { (as_is, exchanged) } else { (exchanged, as_is) };
         let (gemm, a, b) = first;
         if a.layout.columns.is_dense() && b.layout.rows.is_dense() {
@@ -202,7 +202,7 @@ impl<'a> Thin<'a> {
         }
         let tile = Tile::of(target, class);
         let row_blocks = div_ceil(rows, THIN_ROWS);
-        // Blocks of so many columns, and parts of k.
+        // The number of blocks of `width` columns, and of parts of k.
         let blocks = |width: i64| {
             let blocks = div_ceil(columns, width);
             (blocks, div_ceil(occupancy_target(target), blocks * row_blocks * batches).min(k / SHORTEST_SPLIT).max(1))

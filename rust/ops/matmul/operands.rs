@@ -53,7 +53,7 @@ impl GemmOperand {
         }
     }
 
-    /// The layout of a matrix; of an im2col matrix, only from one group to the next.
+    /// The layout of a matrix. For an im2col matrix, only `batch_stride` counts: from one group to the next.
     pub(in crate::ops) const fn layout(&self) -> Matrix {
         match self {
             Self::Matrix(matrix) => matrix.layout,
@@ -82,6 +82,6 @@ pub struct Gemm<'a> {
     pub a: GemmOperand,
     /// Operand B; only one of the two is an im2col matrix.
     pub b: GemmOperand,
-    /// Its epilogue, which has the result.
+    /// Its epilogue, which contains the result.
     pub epilogue: Epilogue<'a>,
 }

@@ -1,8 +1,7 @@
 // Packs the im2col matrix with k over its columns, channels at kernel elements.
 
 #if A_KIND == FROM_IM2COL || B_KIND == FROM_IM2COL
-// A stretch of k at one kernel element: some channels, of which one goes to every `width` reals of a
-// panel.
+// A stretch of k at one kernel element: some channels, `width` reals apart in a panel.
 typedef struct {
   KernelElement element;
   long shift;  // from an output position's offset to the first channel
@@ -28,7 +27,7 @@ static inline ElementChannels find_channels(const Im2colLayout *im2col, long ele
   return stretch;
 }
 
-// The same matrix, with the kernel elements of a row as channels of one element where those are contiguous in memory.
+// Joins the kernel elements of a row to channels of one element if they are contiguous in memory.
 // Valid for output positions that read only inside the input.
 static inline Im2colLayout join_elements(const Im2colLayout *im2col) {
   Im2colLayout joined = *im2col;
@@ -41,7 +40,8 @@ static inline Im2colLayout join_elements(const Im2colLayout *im2col) {
 }
 
 #ifndef IS_COMPLEX
-// BLOCK output positions whose channels are dense in memory. Returns how many channels it packed: a multiple of BLOCK.
+// Packs BLOCK output positions whose channels are dense in memory. Returns the number of packed channels, a multiple of
+// BLOCK.
 ALWAYS_INLINE int transpose_channels(__global const uchar *input, int dt, const Im2colLayout *im2col, const Run *run,
                                      const ElementChannels *stretch, __local R *out) {
   Indices inside;
@@ -90,7 +90,7 @@ typedef struct {
   int count;
   int kernel_numel;
   long first[WIDE_RUNS];   // offset of a run's lane 0 at kernel element 0,
-  long second[WIDE_RUNS];  // and what it would be, were all lanes spaced as the second part's
+  long second[WIDE_RUNS];  // and the same, extrapolated from the second part
   TM is_second[WIDE_RUNS];
   int to[WIDE_RUNS];  // its offset in the panels
   bool has_second;
@@ -142,8 +142,8 @@ ALWAYS_INLINE void pack_wide(__global const uchar *input, int dt, const Im2colLa
   }
 }
 
-// Packs output positions of an input whose positions, not channels, are contiguous. For fewer kernel elements than
-// WIDE_MASKS, and panels of whole vectors.
+// Packs output positions of an input whose positions, not channels, are contiguous. For at most
+// WIDE_MASKS kernel elements, and panels of whole vectors.
 static inline void pack_wide_im2col(__global const uchar *input, int dt, const Im2colLayout *im2col, long first,
                                     long last, long k, int k_count, int width, __local R *out) {
   const long spacing = im2col->stride[0] * im2col->in_strides[0];

@@ -32,7 +32,7 @@ static inline Im2colColumns find_columns(const Im2colLayout *im2col, long first,
 }
 
 #ifndef IS_COMPLEX
-// BLOCK output positions of BLOCK columns from i on, for positions that are contiguous in memory.
+// Packs BLOCK output positions of BLOCK columns from i on, for positions that are contiguous in memory.
 ALWAYS_INLINE void transpose_positions(__global const uchar *input, int dt, const Im2colLayout *im2col, const Run *run,
                                        const Im2colColumns *columns, int i, long spacing, long width, __local R *out) {
   RB rows[BLOCK];

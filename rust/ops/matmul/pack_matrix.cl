@@ -56,12 +56,12 @@ static inline void pack_lines(__global const uchar *input, int dt, const Axis *o
 // last panel is padded with zeros.
 static inline void pack_matrix(__global const uchar *input, int dt, const Axis *outer, const Axis *inner, long first,
                                long last, long k_first, int k_count, int width, __local R *out) {
-  // An axis of no indices has no offsets to ask for.
+  // An empty axis has no offsets.
   if (k_count == 0) return;
   const int count = width / PARTS;
 #ifndef IS_COMPLEX
   if (first < last && axis_is_dense(outer, first, last - first)) {
-    // Along whole rows of the input, which are longer than a panel is wide: hardware prefetches those.
+    // Reads whole rows of the input, which are longer than a panel is wide: hardware prefetches them.
     const long origin = axis_offset(outer, first);
     Walk walk = walk_from(inner, k_first);
     for (int k = 0; k < k_count; ++k) {

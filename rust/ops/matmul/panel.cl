@@ -15,7 +15,7 @@
 #define TILE_LANES 4
 #endif
 #define TILE_COLUMNS (TILE_VECTORS * TILE_LANES)
-// VEC is TILE_LANES, except that complex numbers have no vectors.
+// Equals TV, except for complex numbers, which have no vectors.
 typedef PASTE(R_NAME, TILE_LANES) TileVector;
 
 #ifdef IS_INTEGER
@@ -23,12 +23,12 @@ typedef PASTE(R_NAME, TILE_LANES) TileVector;
 #else
 #define REAL_MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #endif
-// The same in elements.
+// Rows and columns of a panel, in elements.
 #define PANEL_ROWS (TILE_ROWS / PARTS)
 #define PANEL_COLUMNS (TILE_COLUMNS / PARTS)
 #define TILE_LONGER (TILE_ROWS > TILE_COLUMNS ? TILE_ROWS : TILE_COLUMNS)
 
-// Packing moves blocks of BLOCK panel indices by BLOCK k where one of the two is dense in memory.
+// Packing moves blocks of BLOCK panel indices by BLOCK values of k if one of the two is dense in memory.
 #if defined(IS_COMPLEX)
 #define BLOCK PANEL_ROWS
 #elif TILE_ROWS % 8 == 0

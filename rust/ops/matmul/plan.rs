@@ -8,21 +8,20 @@ use crate::ops::Target;
 /// Kinds of the operands of a program that reads matrices only.
 pub const MATRICES: [i64; 2] = [0; 2];
 
-/// A part of k shorter than this does not repay sums of its own.
+/// A part of k shorter than this is not worth separate sums.
 const SHORTEST_SPLIT: i64 = 256;
 
-/// Costs of a tile beside its multiplications, in cycles of a core with AVX-512: to pack a row or a column for a step
+/// Costs of a tile besides its multiplications, in cycles of a core with AVX-512: to pack a row or a column for a step
 /// of k, and to store a value of C. `make bench CASES=gemm` shows whether other costs choose better.
 const PACK_ROW: f64 = 1.0;
 const PACK_COLUMN: f64 = 0.8;
 const STORE: f64 = 1.5;
-/// Rows read in place cost nothing if they are in L2; from memory they arrive late, and packing them would cost the
-/// same.
+/// Rows read in place cost nothing if they are in L2; reading them from memory costs as much as packing them.
 const CACHED_BYTES: i64 = 2 << 20;
 /// Cost of enqueueing a second kernel, which adds the sums of parts of k.
 const FINISH: f64 = 20_000.0;
 
-/// Rows of a tile, in reals, that every class and vector can have.
+/// Rows of a tile, in reals, that are valid for every class and vector width.
 const LEAST_ROWS: i64 = 4;
 
 /// Rows and columns, in elements, that a kernel computes at a time.
@@ -51,15 +50,14 @@ impl Tile {
         }
     }
 
-    /// The tile that is tuned, with fewer rows for a class whose panels are not whole numbers of the blocks that such
-    /// rows would be packed by.
+    /// The tuned tile, or one with fewer rows for a class whose panels would not be whole numbers of packing blocks.
     pub fn tuned(tuning: &CpuTuning, class: Class) -> Self {
         let real = if class.is_complex() { class.size() / 2 } else { class.size() };
         let tile = |rows| Self::new(class, rows, tuning.tile_vectors, tuning.vector_bytes / real as i64);
         Some(tile(tuning.tile_rows)).filter(Self::packs_evenly).unwrap_or_else(|| tile(LEAST_ROWS))
     }
 
-    /// A tile of so many reals down and across.
+    /// A tile of `rows` reals down and `vectors * lanes` across.
     fn new(class: Class, rows: i64, vectors: i64, lanes: i64) -> Self {
         let parts = if class.is_complex() { 2 } else { 1 };
         let element = class.size() as i64;
@@ -76,7 +74,7 @@ impl Tile {
         self.rows % block == 0 && self.columns % block == 0 && block <= self.lanes
     }
 
-    /// Elements of the kernels' vectors, of which complex numbers have none.
+    /// Elements of a kernel's vector; 1 for complex numbers, which have no vectors.
     pub const fn vector(&self) -> i64 {
         if self.parts == 1 {
             self.lanes
@@ -111,18 +109,18 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Those of a device.
+    /// The cores of a device.
     pub fn new(target: &Target, tuning: CpuTuning) -> Self {
         Self { units: target.compute_units() as i64, local_bytes: target.device.info.local_mem as i64, tuning }
     }
 }
 
-/// Blocking of a GEMM; the `Cut` of `gemm.cl`.
+/// Blocking of a GEMM; the `Blocking` of `gemm.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmPlan {
     /// Rows of C that a work-item, or a work-group, computes.
     pub part_rows: i64,
-    /// Its columns.
+    /// Columns of C that it computes.
     pub part_columns: i64,
     /// Rows of A packed at a time.
     pub strip_rows: i64,
@@ -130,15 +128,14 @@ pub struct GemmPlan {
     pub block_columns: i64,
     /// Values of k packed at a time.
     pub block_k: i64,
-    /// True where a part's rows stay packed, for all of k.
+    /// True if a part's rows stay packed, for all of k.
     pub keeps_rows: bool,
-    /// Parts of k with sums of their own.
+    /// Parts of k with separate sums.
     pub splits: i64,
 }
 
 impl GemmPlan {
-    /// Blocks GEMMs for a device, and returns the cost as well. Where `stays`, rows of A are read in place, and not
-    /// packed.
+    /// Blocks a GEMM for a device, and returns the cost as well. If `stays`, rows of A are read in place.
     pub fn of(size: GemmSize, tile: Tile, cores: &Cores, stays: bool) -> (Self, f64) {
         let units = cores.units;
         let caches = Caches::of(size, tile, cores);
@@ -171,13 +168,13 @@ impl GemmPlan {
         div_ceil(size.k, self.splits)
     }
 
-    /// Bytes of the partial sums that wait for more of k, of all parts; 0 where k is one block.
+    /// Bytes of the partial sums that all parts store between blocks of k; 0 if k is one block.
     pub fn partial_bytes(&self, size: GemmSize, tile: Tile) -> i64 {
         if self.split_k(size) <= self.block_k {
             return 0;
         }
         let (across, down) = self.parts(size);
-        // A complex number's row counts as two, and so does its column.
+        // A complex row counts as two reals, and so does a complex column.
         across * down * size.batches * self.splits * self.part_rows * self.block_columns * tile.element * tile.parts
     }
 
@@ -208,7 +205,7 @@ impl GemmPlan {
             let values = (size.rows * size.columns * size.batches) as f64;
             FINISH + values * (self.splits + 1) as f64 * STORE / units as f64
         };
-        // Shares are never quite equal: the last part is waited for, the less the smaller it is.
+        // Shares are never quite equal. The wait for the last part is shorter if parts are smaller.
         part * (rounds + 0.05) + finish
     }
 }
@@ -228,7 +225,7 @@ struct Caches {
 }
 
 impl Caches {
-    /// A third of the local memory for rows and two for columns, where it is smaller than caches are.
+    /// If local memory is smaller than the caches, a third of it holds rows and two thirds hold columns.
     fn of(size: GemmSize, tile: Tile, cores: &Cores) -> Self {
         let CpuTuning { block_k, block_bytes, strip_rows, kept_bytes, .. } = cores.tuning;
         let block_bytes = block_bytes.min(cores.local_bytes * 2 / 3);
@@ -257,7 +254,7 @@ impl Caches {
             fit(self.kept_bytes, block_k, tile.rows).min(self.strip_rows).min(part_rows)
         };
         let most_columns = fit(self.block_bytes, block_k, tile.columns);
-        // Even blocks, so that the last is not a sliver.
+        // Equal blocks, so that the last is not much smaller.
         let block_columns = share(part_columns, div_ceil(part_columns, most_columns), tile.columns);
         GemmPlan { part_rows, part_columns, strip_rows, block_columns, block_k, keeps_rows, splits }
     }

@@ -10,9 +10,9 @@
     FOR_TILE(VECTORS) sums[r][v] = REAL_MULTIPLY_ADD((TileVector)(a[r * ROW_STEP]), columns[v], sums[r][v]); \
   }
 
-// Not inlined, as everything that multiplies would otherwise be compiled once for each kernel: gemm then takes a sixth
+// Not inlined, as all code that multiplies would otherwise be compiled once for each kernel: gemm then takes a sixth
 // longer to build (PoCL).
-// A tile of C is either done, and goes to `tile`, or waits in `partial` for more of k.
+// A finished tile of C goes to `tile`; an unfinished one is kept in `partial` for more of k.
 #define DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, B_STEP, PARTIAL_MEMORY, VECTORS)                                   \
   OUTLINED void PASTE(NAME, VECTORS)(MEMORY const R *a, long row_step, __local const R *b, int k_count, bool is_first, \
                                      PARTIAL_MEMORY TileVector *partial, TileVector *tile) {                           \
@@ -30,11 +30,11 @@
     }                                                                                                                  \
   }
 
-// Panels of B that are as wide for few columns as for many, and those that hold the tile's vectors only.
+// Panels of B that always have full width, and panels that hold only the tile's vectors.
 #define FULL_PANEL(VECTORS) TILE_COLUMNS
 #define NARROW_PANEL(VECTORS) (VECTORS * TILE_LANES)
 
-// Leaves out the vectors past `columns`, of a matrix' last panel.
+// Skips the vectors past `columns` in a matrix's last panel.
 #define DEFINE_TILES(NAME, MEMORY, ROW_STEP, K_STEP, B_STEP, PARTIAL_MEMORY)                              \
   DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, B_STEP, PARTIAL_MEMORY, 1)                                  \
   DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, B_STEP, PARTIAL_MEMORY, 2)                                  \

@@ -1,7 +1,7 @@
-// Batch normalisation by tables of coefficients, from the statistics of var_mean.cl and norm.cl (CLASS_F and CLASS_D).
+// Batch normalisation with coefficient tables, from the statistics of var_mean.cl and norm.cl (CLASS_F and CLASS_D).
 
-// One item a channel. Leaves, as T [4][channels], mean, rstd, weight * rstd and bias; stores mean and rstd for the
-// backward pass, and moves the running statistics by `momentum`, where these tensors are given.
+// One item per channel. Writes mean, rstd, weight * rstd and bias to `coefficients`, T [4][channels]. Stores mean and
+// rstd for the backward pass, and updates the running statistics with `momentum`, if these tensors are given.
 __kernel void batch_norm_prepare(__global const uchar *mean, ulong mean_offset, __global const uchar *variance,
                                  ulong variance_offset, int stat_dtype, __global const uchar *weight,
                                  ulong weight_offset, __global const uchar *bias, ulong bias_offset, int dtype1,
@@ -18,12 +18,12 @@ __kernel void batch_norm_prepare(__global const uchar *mean, ulong mean_offset, 
   if (save_rstd) store(save_rstd + save_rstd_offset, channel, save_dtype, scale);
   if (running_mean) {
     T old = load(running_mean + running_mean_offset, channel, running_dtype);
-    store(running_mean + running_mean_offset, channel, running_dtype, old + momentum * (center - old));
+    store(running_mean + running_mean_offset, channel, running_dtype, (1 - momentum) * old + momentum * center);
   }
   if (running_var) {
     T old = load(running_var + running_var_offset, channel, running_dtype);
     T unbiased = var * (T)count / (T)(count - 1);
-    store(running_var + running_var_offset, channel, running_dtype, old + momentum * (unbiased - old));
+    store(running_var + running_var_offset, channel, running_dtype, (1 - momentum) * old + momentum * unbiased);
   }
   __global T *out = (__global T *)(coefficients + coefficients_offset) + channel;
   out[0] = center;
@@ -32,12 +32,12 @@ __kernel void batch_norm_prepare(__global const uchar *mean, ulong mean_offset, 
   out[3 * channels] = bias ? load(bias + bias_offset, channel, DTYPE1) : 0;
 }
 
-// Coefficient k of channels i to i + VEC - 1, where those are neighbours, and of channel c.
+// Coefficient k of the neighbouring channels i to i + VEC - 1, and of channel c.
 #define COEFFICIENTS(k) load_part(table + (k) * channels * sizeof(T), i, channels, DT_T, 0)
 #define COEFFICIENT(k, c) ((__global const T *)table)[(k) * channels + (c)]
 
 // Stores an item's results of a run of `inner` elements: VALUE(load_vector) of the vector at element i, VALUE(load) of
-// element i. The tail is short where planes are small, and faster element by element.
+// element i. In small planes the tail is short, and faster element by element.
 #define APPLY_TO_RUN(out, VALUE)                                      \
   for (long i = get_local_id(0) * VEC; i < inner; i += LSIZE * VEC) { \
     if (i + VEC <= inner) {                                           \
@@ -73,7 +73,7 @@ __kernel GROUPS_OF(LSIZE) void batch_norm_apply(__global const uchar *input, ulo
 }
 
 // dx = a * dy + b * (x - c) + d, with the coefficients of norm_sums_finish. In evaluation b is 0, and dx does not
-// depend on x even where that is not finite.
+// depend on x, even if x is not finite.
 __kernel GROUPS_OF(LSIZE) void batch_norm_apply_backward(__global const uchar *grad, ulong grad_offset,
                                                          __global const uchar *input, ulong input_offset, int dtype0,
                                                          __global const uchar *coefficients, ulong coefficients_offset,

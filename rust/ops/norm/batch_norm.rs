@@ -12,7 +12,7 @@ mod ffi {
     /// Momentum of the running statistics, and epsilon.
     #[derive(Clone, Copy, Debug)]
     pub struct NormHyper {
-        /// Weight of the new statistics in the running ones.
+        /// Weight of the new statistics in the running statistics.
         pub momentum: f64,
         /// Added to the variance.
         pub eps: f64,
@@ -30,11 +30,11 @@ mod ffi {
     /// Statistics of a batch-norm backward pass.
     #[derive(Clone, Copy, Debug)]
     pub struct BatchNormMode<'a> {
-        /// In training those of the batch, as the forward pass saved them.
+        /// In training, the statistics of the batch, which the forward pass saved.
         pub saved: Statistics<'a>,
-        /// In evaluation the running ones.
+        /// In evaluation, the running statistics.
         pub running: MeanVar<'a>,
-        /// True where they depend on the input.
+        /// True in training: the statistics depend on the input.
         pub training: bool,
         /// Added to the running variance.
         pub eps: f64,
@@ -90,11 +90,11 @@ mod ffi {
 
 pub use ffi::{BatchNormMode, MeanVar, NormHyper};
 
-/// Values that the kernels hand on for each channel.
+/// Values per channel that one kernel passes to the next.
 const TABLES: i64 = 4;
 
-/// Batch norm with statistics of the batch, which go to `saved` and move the running mean and variance in `running`;
-/// each of these tensors may be absent.
+/// Batch norm with statistics of the batch, which are stored in `saved` and update the running mean and variance in
+/// `running`; each of these tensors may be absent.
 ///
 /// # Errors
 /// As the driver reports.
@@ -119,7 +119,7 @@ pub fn batch_norm_training(
     apply(&call, input, output, tables.address, shape)
 }
 
-/// Mean and variance of each channel, the latter divided by the number of elements, in the dtype that is computed in.
+/// Mean and biased variance (divided by the number of elements) of each channel, in the compute dtype.
 ///
 /// # Errors
 /// As the driver reports.
@@ -161,8 +161,8 @@ pub fn batch_norm_evaluation(
     apply(&call, input, output, tables.address, shape)
 }
 
-/// `(x - mean) * (weight * rstd) + bias`, with the table `coefficients` [4, channels], in the dtype that is computed
-/// in: mean, rstd, weight * rstd and bias.
+/// `(x - mean) * (weight * rstd) + bias`, with the table `coefficients` [4, channels], in the compute dtype: mean,
+/// rstd, weight * rstd and bias.
 ///
 /// # Errors
 /// As the driver reports.
@@ -178,8 +178,7 @@ pub fn batch_norm_apply(
     apply(&NormCall::new(input)?, input, output, coefficients.address, shape)
 }
 
-/// `a * grad + b * (x - c) + d`, with the table `coefficients` [4, channels], in the dtype that is computed in: a, b, c
-/// and d.
+/// `a * grad + b * (x - c) + d`, with the table `coefficients` [4, channels], in the compute dtype: a, b, c and d.
 ///
 /// # Errors
 /// As the driver reports.
@@ -236,7 +235,7 @@ const ABSENT: Tensor<'static> = Tensor { address: 0, dtype: DType::F32, sizes: &
 const NO_RUNNING: MeanVar<'static> = MeanVar { mean: ABSENT, var: ABSENT };
 const NOT_SAVED: Statistics<'static> = Statistics { mean: ABSENT, rstd: ABSENT };
 
-/// Runs that one set of coefficients, or one row of them, serves.
+/// Number of runs of elements that use one set of coefficients each, or one row of them.
 const fn runs(shape: &NormShape) -> i64 {
     if shape.inner == 1 {
         shape.outer
@@ -245,7 +244,7 @@ const fn runs(shape: &NormShape) -> i64 {
     }
 }
 
-/// Makes the tables of `apply` from mean and variance, and stores what the call has tensors for.
+/// Computes the tables of `apply` from mean and variance, and stores saved and running statistics that are present.
 fn prepare(
     call: &NormCall,
     statistics: &MeanVar<'_>,

@@ -1,5 +1,5 @@
-//! Layer, root-mean-square and group normalisation of dense tensors, and what batch norm (`batch_norm.rs`) shares with
-//! them.
+//! Layer, root-mean-square and group normalisation of dense tensors, and the code that batch norm (`batch_norm.rs`)
+//! shares with them.
 
 pub mod batch_norm;
 
@@ -13,23 +13,23 @@ use crate::ops::{Target, Tensor, Workspace};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// A dense tensor seen as [outer, channels, inner].
+    /// A dense tensor viewed as [outer, channels, inner].
     #[derive(Clone, Copy, Debug)]
     pub struct NormShape {
-        /// Samples, times positions where channels lie innermost.
+        /// Samples, times positions if channels are innermost.
         pub outer: i64,
         /// Channels: weight and bias have one value for each.
         pub channels: i64,
-        /// Positions that follow one another in a channel.
+        /// Consecutive positions of a channel.
         pub inner: i64,
     }
 
-    /// Rows that layer and group norm normalise one by one, and which channels each holds.
+    /// Rows that layer and group norm normalise separately, and the channels of each.
     #[derive(Clone, Copy, Debug)]
     pub struct NormRows {
         /// Number of rows.
         pub count: i64,
-        /// Elements of each.
+        /// Elements of each row.
         pub length: i64,
         /// Rows of a sample; row r begins with channel `r % groups * (length / inner)`.
         pub groups: i64,
@@ -49,7 +49,7 @@ mod ffi {
     /// Mean and reciprocal standard deviation.
     #[derive(Clone, Copy, Debug)]
     pub struct Statistics<'a> {
-        /// Mean; absent for rows that are not centred, as those of root-mean-square norm.
+        /// Mean; absent for rows that are not centred, as in root-mean-square norm.
         pub mean: Tensor<'a>,
         /// `1 / sqrt(variance + eps)`.
         pub rstd: Tensor<'a>,
@@ -83,10 +83,10 @@ mod ffi {
 
 pub use ffi::{Affine, NormRows, NormShape, Statistics};
 
-/// Samples that a split of the gradient sums takes at least.
+/// Least number of samples in a split of the gradient sums.
 const SHORTEST_SPLIT: i64 = 16;
 
-/// Vectors of channels that an item of a CPU sums together: `STRIP` of `norm.cl`.
+/// Vectors of channels that an item on a CPU sums together: `STRIP` of `norm.cl`.
 const STRIP: i64 = 64;
 
 impl NormShape {
@@ -134,8 +134,8 @@ impl NormCall {
         Ok(Self { target, class, geometry: Geometry::of(&target, class) })
     }
 
-    /// Launches a kernel of the family; `dtypes` are those of the input and of the weight. `args` gets the number of
-    /// items that share a column.
+    /// Launches a kernel of the family; `dtypes` are of the input and of the weight. `args` gets the number of items
+    /// that share a column.
     pub fn launch<A: Arguments>(
         &self,
         kernel: EntryPoint<A>,
@@ -161,27 +161,27 @@ impl NormCall {
         }
     }
 
-    /// Room for `tables` values a channel.
+    /// Memory for `tables` values per channel.
     pub fn tables(&self, tables: i64, channels: i64) -> Result<Workspace> {
         self.target.workspace((tables * channels) as usize * self.class.size())
     }
 
-    /// One of them, as a tensor whose sizes nothing asks for.
+    /// One of these tables, as a tensor whose sizes are not used.
     pub fn table(&self, tables: &Workspace, index: i64, channels: i64) -> Tensor<'static> {
         let address = tables.address + (index * channels) as usize * self.class.size();
         Tensor { address, dtype: self.class.storage(), sizes: &[], strides: &[] }
     }
 }
 
-/// How a kernel's work is shared out.
+/// How a kernel's work is distributed.
 pub(super) enum Tasks {
     /// Groups take whole tasks.
     OfGroups(i64),
     /// Items take columns.
     OfColumns(Columns),
-    /// Items join so many results of so many splits.
+    /// (results, splits): items add up the splits of each result.
     OfSplits(i64, i64),
-    /// One item each.
+    /// One item per task.
     Items(i64),
 }
 
@@ -221,7 +221,7 @@ pub fn norm_rows(
     call.launch(entry::NORM_ROWS, input.numel(), dtypes, |_| args, Tasks::OfGroups(rows.count))
 }
 
-/// Gradients of `rows`; `grad_input`, `grad_affine.weight` and `grad_affine.bias` may each be absent.
+/// Gradients of [`norm_rows`]; `grad_input`, `grad_affine.weight` and `grad_affine.bias` may each be absent.
 ///
 /// # Errors
 /// As the driver reports.
@@ -274,7 +274,7 @@ pub fn norm_rows_backward(
     sums.finish(&call, grad_affine, weight, statistics, None, true)
 }
 
-/// Per-channel sums of dy * xhat and of dy, in pieces: `splits` tables of each.
+/// Partial sums per channel of dy * xhat and of dy: `splits` tables of each.
 pub(super) struct Sums {
     memory: Workspace,
     shape: NormShape,
@@ -290,7 +290,7 @@ impl Sums {
         shape: &NormShape,
         owner: &Ownership,
     ) -> Result<Self> {
-        // Lanes along the channels need one statistic for all of them, or one for each.
+        // Lanes along the channels need one statistic for all channels, or one for each.
         let by_columns = shape.inner == 1 && (owner.outer == 0 || owner.channels == shape.channels);
         let geometry = call.geometry.for_columns();
         let vectors = if geometry.group == 1 { STRIP } else { 1 };
@@ -328,7 +328,7 @@ impl Sums {
         Ok(Self { memory, shape: *shape, splits })
     }
 
-    /// Stores the gradients of weight and bias, and for batch norm the tables of its input's gradient.
+    /// Stores the gradients of weight and bias, and for batch norm the tables for the gradient of its input.
     pub fn finish(
         &self,
         call: &NormCall,

@@ -1,14 +1,14 @@
 // Batch, layer, root-mean-square and group normalisation, forward and backward (CLASS_F and CLASS_D).
 //
-// Tensors are dense and seen as [outer, channels, inner]; weight and bias have one value a channel.
+// Tensors are dense and viewed as [outer, channels, inner]; weight and bias have one value per channel.
 //
-//   batch norm  NCHW [N, C, HW] or channels-last [NHW, C, 1]; one mean a channel, found by var_mean.cl
-//   layer norm  [rows, row, 1]; one mean a row. RMS norm: the same with 0 in place of the mean, whose pointer is null
+//   batch norm  NCHW [N, C, HW] or channels-last [NHW, C, 1]; one mean per channel, found by var_mean.cl
+//   layer norm  [rows, row, 1]; one mean per row. RMS norm: the same with 0 as the mean, whose pointer is null
 //   group norm  [N, C, HW]; one mean for each of `groups` runs of channels of a sample
 //
 // In all of them xhat = (x - mean) * rstd and y = xhat * weight + bias. mean[o * stat_outer + c / stat_channels]
 // belongs to sample o and channel c: (0, 1) for batch norm, (1, channels) for layer norm, (groups, channels / groups)
-// for group norm. Optional tensors are null where absent.
+// for group norm. Optional tensors are null if absent.
 
 #ifdef CLASS_D
 #define DT_T DT_F64
@@ -16,8 +16,8 @@
 #define DT_T DT_F32
 #endif
 
-// Weights (or biases) of the elements i to i + VEC - 1 of a run: one for all of them where the run lies in channel
-// `channel`, else one for each, of the run's `n` that begin at `channel`.
+// Weights (or biases) of the elements i to i + VEC - 1 of a run. They share the weight of `channel`, or, with
+// `by_element`, have one each, of the run's `n` weights from `channel` on.
 INLINE TV load_weights(__global const uchar *weights, int dtype, long channel, long i, long n, bool by_element,
                        T absent) {
   if (!weights) return (TV)absent;
@@ -25,7 +25,7 @@ INLINE TV load_weights(__global const uchar *weights, int dtype, long channel, l
   return load_part(weights + channel * dtype_size(dtype), i, n, dtype, 0);
 }
 
-// Adds what an item takes of a row, run by run.
+// Adds an item's elements of a row, run by run.
 INLINE void sum_runs(__global const uchar *x, long length, long span, int dtype, BlockSum *sum) {
   for (long run = 0; run < length; run += span, x += span * dtype_size(dtype)) {
     FOR_BLOCKS(begin, end, span) {
@@ -35,8 +35,8 @@ INLINE void sum_runs(__global const uchar *x, long length, long span, int dtype,
   }
 }
 
-// Sum of squares of x - center over the same. Four chains, as additions of one wait for each other, and no array of
-// them, which PoCL would keep in memory.
+// Sum of squares of x - center over the same elements. Four chains, as additions of one chain wait for each other, but
+// no array of them, which PoCL would keep in memory.
 INLINE T sum_squares(__global const uchar *x, long length, int dtype, T center) {
 #define CENTERED_SQUARE(value) (((value) - center) * ((value) - center))
   const long step = LSIZE * VEC, block = 4 * CHAIN * step;
@@ -51,7 +51,7 @@ INLINE T sum_squares(__global const uchar *x, long length, int dtype, T center) 
       c += CENTERED_SQUARE(load_vector(x, i + 2 * step, dtype));
       d += CENTERED_SQUARE(load_vector(x, i + 3 * step, dtype));
     }
-    // Lanes past the end hold the mean, so that they deviate by nothing.
+    // Lanes past the end hold the mean, so that their deviation is 0.
     for (; i < end; i += step) a += CENTERED_SQUARE(load_part(x, i, end, dtype, center));
     sum.part = (a + b) + (c + d);
     if (end < length) end_chain(&sum);
@@ -60,16 +60,16 @@ INLINE T sum_squares(__global const uchar *x, long length, int dtype, T center) 
 #undef CENTERED_SQUARE
 }
 
-// On GPUs other groups run while one waits for memory, and sums of the next row would take registers that leave no room
-// for them.
+// True if sums of the next row are computed ahead. On GPUs other groups run while one waits for memory, and such sums
+// would take the registers that those groups need.
 #ifdef IS_CPU
 #define SUMS_AHEAD true
 #else
 #define SUMS_AHEAD false
 #endif
 
-// Layer and group norm: a group normalises whole rows of `length` elements, each with a mean of its own.
-// Row r holds channels (r % groups) * (length / inner) and on, of `inner` elements each.
+// Layer and group norm: a group normalises whole rows of `length` elements, each with its own mean.
+// Row r holds the channels from (r % groups) * (length / inner) on, with `inner` elements each.
 __kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong input_offset, int dtype0,
                                          __global const uchar *weight, ulong weight_offset, __global const uchar *bias,
                                          ulong bias_offset, int dtype1, __global uchar *output, ulong output_offset,
@@ -82,8 +82,8 @@ __kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong inpu
   long span = by_element ? length : inner, size = dtype_size(DTYPE0);
   GROUP_SHARED(shared);
   GROUP_TASKS(rows, first, last);
-  // Each row is summed while the one before is written, as it comes from memory while that goes there; and in the order
-  // of sum_runs, so that its result does not depend on its position.
+  // Each row is summed while the previous row is written, so that reads and writes of memory overlap. It is summed in
+  // the order of sum_runs, so that its result does not depend on its position.
   BlockSum sums;
   empty_sum(&sums);
   if (SUMS_AHEAD && mean && first < last)
@@ -104,7 +104,7 @@ __kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong inpu
     }
     long channel = row % groups * (length / inner);
     for (long run = 0; run < length; run += span, channel++) {
-      // Read once where it is one for the run: stores might change it for all that compilers know.
+      // Read once if the run has one: compilers must assume that stores change it.
       TV run_weight = by_element ? (TV)1 : load_weights(weight, DTYPE1, channel, 0, span, false, 1) * scale;
       TV run_bias = by_element ? (TV)0 : load_weights(bias, DTYPE1, channel, 0, span, false, 0);
       FOR_BLOCKS(begin, end, span) {
@@ -122,8 +122,8 @@ __kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong inpu
 }
 
 // Gradient of the input of norm_rows: with g = dy * weight, dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means
-// over the row. Where a group is one item, `sums` may be given, for what norm_sums_rows and norm_sums_columns compute,
-// with a split for each group: that spares reading dy and x again.
+// over the row. If a group is one item, `sums` may be given, for what norm_sums_rows and norm_sums_columns compute,
+// with a split per group: that saves reading dy and x again.
 __kernel GROUPS_OF(LSIZE) void norm_rows_backward(
     __global const uchar *grad, ulong grad_offset, __global const uchar *input, ulong input_offset, int dtype0,
     __global const uchar *weight, ulong weight_offset, int dtype1, __global const uchar *mean, ulong mean_offset,
@@ -216,7 +216,7 @@ __kernel GROUPS_OF(LSIZE) void norm_sums_rows(SUMS_ARGUMENTS) {
         run_products += g * (load_vector(x, i, DTYPE0) - center);
       }
       products += run_products * scale;
-      // The tail of a run is short where planes are small, and faster element by element.
+      // In small planes the tail of a run is short, and faster element by element.
       for (; i < inner; i++) {
         T g = load(dy, i, DTYPE0);
         last_total += g;
@@ -232,16 +232,16 @@ __kernel GROUPS_OF(LSIZE) void norm_sums_rows(SUMS_ARGUMENTS) {
   }
 }
 
-// Vectors of channels that an item sums together: whole rows of most layers, which are then read in order. Each item
-// of a GPU takes one, as its neighbours take the next. mod.rs has the same values.
+// Vectors of channels that an item sums together: whole rows of most layers, which are then read in order. An item
+// on a GPU takes one, as its neighbours take the next. mod.rs has the same values.
 #if LSIZE == 1
 #define STRIP 64
 #else
 #define STRIP 1
 #endif
 
-// inner == 1, and one mean either a channel or a sample: items sum STRIP * VEC neighbouring channels of a split, as
-// columns.cl has it.
+// For inner == 1, and one mean per channel or per sample: items sum STRIP * VEC neighbouring channels of a split, with
+// the columns of columns.cl.
 __kernel GROUPS_OF(LSIZE) void norm_sums_columns(SUMS_ARGUMENTS, int parts) {
   mean = mean ? mean + mean_offset : mean;
   rstd += rstd_offset;
@@ -287,9 +287,8 @@ __kernel GROUPS_OF(LSIZE) void norm_sums_columns(SUMS_ARGUMENTS, int parts) {
   }
 }
 
-// Joins the splits of norm_sums_*, of which items share a channel's as columns.cl has it, and stores the gradients of
-// weight and bias. For batch norm it also leaves, as T [4][channels], the a, b, c and d of
-// dx = a * dy + b * (x - c) + d.
+// Adds up the splits of norm_sums_*, with the channels as columns of columns.cl, and stores the gradients of weight and
+// bias. For batch norm it also stores, as T [4][channels], the a, b, c and d of dx = a * dy + b * (x - c) + d.
 __kernel GROUPS_OF(LSIZE) void norm_sums_finish(__global const uchar *sums, ulong sums_offset,
                                                 __global uchar *grad_weight, ulong grad_weight_offset,
                                                 __global uchar *grad_bias, ulong grad_bias_offset,
@@ -324,7 +323,7 @@ __kernel GROUPS_OF(LSIZE) void norm_sums_finish(__global const uchar *sums, ulon
       T scale = load(rstd + rstd_offset, channel, stat_dtype);
       T a = weight ? load(weight + weight_offset, channel, DTYPE1) * scale : scale;
       out[0] = a;
-      // In evaluation the statistics are constants, and so they pass no gradient.
+      // In evaluation the statistics are constants, and pass no gradient.
       out[channels] = training ? -a * scale * products / (T)count : 0;
       out[2 * channels] = load(mean + mean_offset, channel, stat_dtype);
       out[3 * channels] = training ? -a * total / (T)count : 0;

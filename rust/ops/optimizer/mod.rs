@@ -16,7 +16,7 @@ mod ffi {
     #[derive(Debug)]
     #[repr(i32)]
     pub enum OptimizerRule {
-        /// Stochastic gradient descent, with momentum where there is a state.
+        /// Stochastic gradient descent, with momentum if there is a state.
         Sgd,
         /// Adam, with weight decay as a part of the gradient.
         Adam,
@@ -29,7 +29,7 @@ mod ffi {
     /// Hyperparameters of an optimizer; those that its rule does not use are not read.
     #[derive(Clone, Copy, Debug)]
     pub struct OptimizerSettings {
-        /// Learning rate, where no tensor holds it.
+        /// Learning rate, if no tensor holds it.
         pub lr: f64,
         /// True to maximise.
         pub maximize: bool,
@@ -45,7 +45,7 @@ mod ffi {
         pub beta2: f64,
         /// Decay of the learning rate over the steps.
         pub lr_decay: f64,
-        /// True where the first state is to be initialised.
+        /// True if the first state must be initialised.
         pub is_first_step: bool,
         /// Nesterov's momentum.
         pub nesterov: bool,
@@ -54,15 +54,15 @@ mod ffi {
     /// Tensors of a step.
     #[derive(Clone, Copy, Debug)]
     pub struct OptimizerOperands<'a> {
-        /// Parameters: dense, as are gradients and states, and those of one parameter lie alike.
+        /// Parameters. They, gradients and states are dense, with the same layout for one parameter.
         pub params: TensorList<'a>,
         /// Their gradients.
         pub grads: TensorList<'a>,
-        /// Momenta, or Adagrad's sums of squares; may be empty, as all that follow.
+        /// Momenta, or Adagrad's sums of squares; may be empty, as may all lists below.
         pub first_states: TensorList<'a>,
         /// Adam's averages of squares.
         pub second_states: TensorList<'a>,
-        /// Running maxima of these.
+        /// Running maxima of `second_states`.
         pub largest_second_states: TensorList<'a>,
         /// Step counts, this step included, of one element each.
         pub steps: TensorList<'a>,
@@ -70,7 +70,7 @@ mod ffi {
         pub lr: Tensor<'a>,
         /// Scale that gradients have been multiplied by, one element; may be absent.
         pub grad_scale: Tensor<'a>,
-        /// Not 0 where a gradient is infinite, and the step is skipped; may be absent.
+        /// Not 0 if a gradient is infinite; the step is then skipped. May be absent.
         pub found_inf: Tensor<'a>,
     }
 
@@ -94,7 +94,7 @@ pub use ffi::{OptimizerOperands, OptimizerRule, OptimizerSettings};
 
 /// Lists of a step; as in `optimizer.cl`.
 const LISTS: usize = 6;
-/// Parameters of a launch, which has to fit the 1024 bytes of arguments that every device takes.
+/// Parameters of a launch. Its arguments must fit the 1024 bytes that every device takes.
 type Tensors = MultiTensorBatch<12, LISTS>;
 
 /// The generic programs.
@@ -113,7 +113,7 @@ impl OptimizerRule {
     }
 }
 
-/// Takes one step of the parameters, of which the n-th has `counts[n]` elements.
+/// Takes one step of the parameters. The n-th has `counts[n]` elements.
 ///
 /// # Errors
 /// As the driver reports.
@@ -136,7 +136,7 @@ pub fn optimizer_step(
         let constants = [("SPEC_DTYPE0", params.dtype.code())];
         let spec = Tensors::define(tier(if same_dtype { elements } else { 0 }, &constants));
         let program = target.program(Family::Optimizer, class, &geometry.define(spec))?;
-        // On CPUs one group for each 1024 elements of large tensors would be too many.
+        // On CPUs, one group per 1024 elements would be too many for large tensors.
         let share = if target.is_cpu() { div_ceil(elements, geometry.groups as i64) } else { 0 };
         let chunk = div_ceil(share, CHUNK).max(1) * CHUNK;
         let table = batch.table(chunk);
@@ -153,7 +153,7 @@ impl<'a> OptimizerOperands<'a> {
         [self.params, self.grads, self.first_states, self.second_states, self.largest_second_states, self.steps]
     }
 
-    /// Of all parameters; as in `optimizer.cl`. More than two would not always fit a launch's buffers beside the lists.
+    /// Shared by all parameters; as in `optimizer.cl`. More than two would not always fit in a launch with the lists.
     const fn shared(&self) -> [Tensor<'a>; 2] {
         [self.lr, self.grad_scale]
     }

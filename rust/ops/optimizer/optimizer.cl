@@ -1,10 +1,10 @@
-// One step of an optimizer on parameters of a list, with everything that the step reads and writes in one pass (CLASS_F
-// and CLASS_D). Each element is read once and written once: for Adam in float32 28 bytes, where the separate operations
-// of the same step move over 100. Follows multi_tensor.cl.
+// One step of an optimizer on a list of parameters, in one pass over all that the step reads and writes (CLASS_F and
+// CLASS_D). Each element is read once and written once: for Adam in float32 28 bytes, while the separate operations of
+// the same step move over 100. Comes after multi_tensor.cl.
 //
-// The tensors of a parameter are dense and laid out alike. The step count, the learning rate, the gradients' scale and
-// the flag of infinite gradients are scalars in device memory, so that the host need not wait for them; the last three
-// are shared by all parameters, and the flag is null where absent.
+// The tensors of a parameter are dense and have the same layout. The step count, the learning rate, the gradients'
+// scale and the flag of infinite gradients are scalars in device memory, so that the host need not wait for them; the
+// last three are shared by all parameters, and the flag is null if absent.
 
 #ifdef SPEC_DTYPE0
 #define DTYPE_OF(operand) SPEC_DTYPE0
@@ -12,7 +12,7 @@
 #define DTYPE_OF(operand) step.dtypes[operand]
 #endif
 
-// The lists, and after them what all parameters share.
+// The lists, and after them the tensors that all parameters share.
 #define PARAMETER 0
 #define GRADIENT 1
 #define STATE0 2
@@ -26,18 +26,18 @@
 
 // mod.rs writes the same struct.
 typedef struct {
-  T lr;  // where no tensor holds it
+  T lr;  // if no tensor holds it
   T sign;  // -1 to maximise
   T weight_decay;
   T eps;
   T momentum;  // Adam's beta1
   T dampening;  // 1 - the weight of the gradient in the first state
   T beta2;
-  T log_beta1;  // logarithms of the two betas, which lose nothing where these are nearly 1
+  T log_beta1;  // logarithms of the two betas, which lose no digits if the betas are nearly 1
   T log_beta2;
   T lr_decay;
   int dtypes[STEP_OPERANDS];
-  int present;  // a bit for each operand that there is
+  int present;  // a bit for each operand that is present
   int is_first_step;  // the first state is not initialised
   int nesterov;
 } Step;
@@ -48,8 +48,8 @@ typedef struct {
 #define LIST(operand) (HAS(operand) ? TENSOR_START(table, s, operand) : 0)
 #define SHARED_SCALAR(operand) load_at(SHARED_START(table, (operand) - LR), step.dtypes[operand])
 
-// Returns where gradients are infinite, unless a state has to be initialised first; gives this group's tensors,
-// `learning_rate`, and `factor`, which gradients are multiplied by.
+// Returns if gradients are infinite, unless a state must be initialised first. Defines this group's tensors,
+// `learning_rate`, and `factor`, which multiplies gradients.
 #define BEGIN_STEP                                                                                         \
   TENSOR_CHUNK(table, s, n, start, end);                                                                   \
   const bool is_skipped = found_inf && load_at(found_inf + found_inf_offset, step.dtypes[FOUND_INF]) != 0; \
@@ -66,7 +66,7 @@ typedef struct {
 #define LOAD(buffer, operand) load_part(buffer, i, n, DTYPE_OF(operand), 0)
 #define STORE(buffer, operand, value) store_part(buffer, i, n, DTYPE_OF(operand), value)
 
-// Unscaled gradients are kept, as the caller may look at them.
+// Stores unscaled gradients, as the caller may read them.
 #define LOAD_GRADIENT(g)                    \
   TV g = LOAD(gradient, GRADIENT) * factor; \
   if (HAS(GRAD_SCALE)) STORE(gradient, GRADIENT, g *step.sign);

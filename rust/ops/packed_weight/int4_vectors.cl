@@ -1,13 +1,12 @@
-// Matmuls with weights of 4 bits on CPUs. A row has VEC int32 in a block, 4 * pairs, and value s of all of them makes a
-// vector, whose columns lie apart. x is put into that order first, so that all that is left is a multiplication of
-// vectors.
+// Matmuls with int4 weights on CPUs. A row has VEC int32 in a block, 4 * pairs. Value s of all of them makes a vector,
+// whose columns are not adjacent. x is put into that order first, so that only multiplications of vectors remain.
 
 #if defined(IS_CPU) && VEC > 1
 
 // Vectors of a block: one of x for each value of an int32, and their sum.
 #define VALUES 8
 #define BLOCK_VECTORS (VALUES + 1)
-// Of a block, in units of PAIR_COLUMNS.
+// Columns of a block, in units of PAIR_COLUMNS.
 #define PAIRS (VEC / 4)
 
 #if VEC == 16
@@ -18,7 +17,7 @@
 #define PAIR_OF_LANE (TM)0
 #endif
 
-// The int32 of a row in a block, and a vector of x: no vload, of which PoCL makes pieces.
+// The int32 of a row in a block, and a vector of x. Not by vload, which PoCL splits.
 typedef struct __attribute__((packed, aligned(4))) {
   PASTE(int, VEC) values;
 } Int4Words;
@@ -26,7 +25,7 @@ typedef struct __attribute__((packed, aligned(4))) {
   TV values;
 } OrderedVector;
 
-// x, as floats in the order of the weight. An item takes a block of a row.
+// Stores x as floats in the order of the weight. An item takes a block of a row.
 __kernel void int4_order(__global const uchar *x, ulong x_offset, int dtype0, __global uchar *ordered,
                          ulong ordered_offset) {
   const long block = get_global_id(0);
@@ -60,8 +59,8 @@ INLINE TV lane_parameters(__global const uchar *scales, long column, long column
   return v;
 }
 
-// COUNT rows of x, of which the first is x[0], times the TILE_ROWS rows of the weight from `column` on. COUNT is a
-// constant from the start: loops that are unrolled late leave their sums in memory.
+// COUNT rows of x, from x[0] on, times the TILE_ROWS rows of the weight from `column` on. COUNT is a constant of the
+// source: loops that are unrolled late leave their sums in memory.
 #define DEFINE_INT4_TILE(NAME, COUNT)                                                                               \
   INLINE void NAME(__global const OrderedVector *x, __global const Int4Words *weight, __global const uchar *scales, \
                    __global uchar *out, long column, long columns, long blocks, int log2_group, int dtype0) {       \
@@ -96,10 +95,10 @@ INLINE TV lane_parameters(__global const uchar *scales, long column, long column
 DEFINE_INT4_TILE(int4_tile, ROWS)
 DEFINE_INT4_TILE(int4_row, 1)
 
-// Rows of x that all tiles of an item read before the next ones, as long as these stay in a core's cache.
+// Rows of x that all tiles of an item read before the next rows: few enough to stay in a core's cache.
 #define CACHED_ROWS 32
 
-// out = x @ weight.T as int4_few_rows computes it, of an ordered x.
+// out = x @ weight.T as in int4_few_rows, for an ordered x.
 __kernel void int4_ordered_rows(FEW_ROWS_ARGUMENTS, int log2_group) {
   const long blocks = k / (VEC * VALUES);
   x += x_offset;

@@ -1,4 +1,4 @@
-//! Weights of 8 and 4 bits: products with few rows, and the values of a packed weight.
+//! int8 and int4 weights: matmuls with few rows, and unpacking of int4 weights.
 
 use crate::error::Result;
 use crate::kernels::{entry, Class, DType, Family, Spec};
@@ -22,14 +22,14 @@ mod ffi {
     }
 }
 
-/// Rows from which a matmul with the unpacked weight, which reads every value once, pays: four times those that share
-/// what a kernel has read.
+/// From this many rows on, a matmul with the unpacked weight, which reads every value once, is faster: four times the
+/// rows that share what a kernel has read.
 const MANY_ROWS: i64 = 16;
 /// Items that share a row of the weight on GPUs: two subgroups, which read 256 bytes side by side.
 const GPU_GROUP: usize = 64;
-/// Groups for each compute unit of a CPU, where they take several rows each.
+/// Groups per compute unit of a CPU, where each group takes several rows.
 const CPU_GROUPS: usize = 16;
-/// Rows of a packed int4 weight that lie in one tile, and values in an int32, as in the kernels.
+/// Rows of a packed int4 weight in one tile, and values in an int32, as in the kernels.
 const TILE_ROWS: usize = 8;
 const VALUES: i64 = 8;
 
@@ -56,7 +56,7 @@ struct FewRows {
 }
 
 impl FewRows {
-    /// `None` for rows that are too many, or none.
+    /// `None` if there are too many rows, or none.
     fn of(out: &Tensor<'_>, x: &Tensor<'_>, weight_elements: i64) -> Result<Option<Self>> {
         let (rows, columns) = (out.size(0), out.size(1));
         if rows == 0 || rows >= MANY_ROWS || columns == 0 {
@@ -92,7 +92,7 @@ impl FewRows {
     }
 }
 
-/// Of a power of two.
+/// The logarithm of a power of two.
 fn log2(value: i64) -> i32 {
     value.max(1).ilog2() as i32
 }
@@ -102,7 +102,7 @@ fn spec(elements: i64, dtype: DType) -> Spec {
 }
 
 /// `out = x @ weight.T * scales` for an int8 weight, with a scale for each of its rows; all dense. Returns false, and
-/// computes nothing, for rows of x that are too many.
+/// computes nothing, if x has too many rows.
 ///
 /// # Errors
 /// As the driver reports.
@@ -116,7 +116,7 @@ pub fn int8_few_rows(out: &Tensor<'_>, x: &Tensor<'_>, weight: &Tensor<'_>, scal
 }
 
 /// `out = x @ weight.T` for a packed int4 weight [columns / 8, outer, 32, pairs], with a scale and a zero for each
-/// `q_group_size` columns in `scales`; all dense. Returns false, and computes nothing, for rows of x that are too many.
+/// `q_group_size` columns in `scales`; all dense. Returns false, and computes nothing, if x has too many rows.
 ///
 /// # Errors
 /// As the driver reports.
@@ -140,7 +140,7 @@ pub fn int4_few_rows(
     Ok(true)
 }
 
-/// The same on CPUs, for any number of rows: unpacking takes longer than all products of some hundred.
+/// [`int4_few_rows`] on CPUs, for any number of rows: unpacking takes longer than the products of some hundred rows.
 fn int4_by_vectors(
     target: &Target,
     out: &Tensor<'_>,
@@ -153,7 +153,7 @@ fn int4_by_vectors(
     if out.numel() == 0 || k == 0 {
         return Ok(false);
     }
-    // The int32 of a row in a block.
+    // Number of int32 of a row in a block.
     let lanes = 4 * weight.size(3);
     let spec = spec(weight.numel(), x.dtype).define("VEC", lanes);
     let program = target.program(Family::PackedWeight, Class::Float, &spec)?;
@@ -180,7 +180,7 @@ fn int4_by_vectors(
     Ok(true)
 }
 
-/// The values of such a weight, [columns, k] and dense.
+/// The values of a packed int4 weight, [columns, k] and dense.
 ///
 /// # Errors
 /// As the driver reports.

@@ -1,15 +1,15 @@
-// Weights of 8 and 4 bits (CLASS_F): products with few rows of x, in which reading the weight takes the time and each
-// value is read once for ROWS rows, and the values of a weight of 4 bits for matmuls of more.
+// int8 and int4 weights (CLASS_F): matmuls with few rows of x, and unpacking of int4 weights for matmuls with more.
+// With few rows, most time goes into reading the weight, so each value is read once for ROWS rows.
 
 #define ROWS 4
 
-// x [rows, k] and out [rows, columns], of a weight with `columns` rows of k values.
+// x [rows, k], out [rows, columns], and a weight with `columns` rows of k values.
 #define FEW_ROWS_ARGUMENTS                                                                                             \
   __global const uchar *x, ulong x_offset, __global const uchar *weight, ulong weight_offset,                          \
       __global const uchar *scales, ulong scales_offset, int dtype0, __global uchar *out, ulong out_offset, long rows, \
       long columns, long k
 
-// VEC bytes from a row of n; those past its end are 0.
+// VEC bytes from a row of n; bytes past its end are 0.
 INLINE TV load_bytes(__global const uchar *row, long i, long n) {
 #if VEC > 1
   if (i + VEC <= n) return TO_TV(LOAD_RUN(char, (__global const char *)row + i));
@@ -19,7 +19,7 @@ INLINE TV load_bytes(__global const uchar *row, long i, long n) {
   return v.vector;
 }
 
-// Stores the sum over the work-group of each of ROWS values, those of rows from `first` on.
+// Stores the sum over the work-group of each of ROWS values, for the rows from `first` on.
 #define STORE_SUMS(sums, first, column, scale)                                              \
   for (int r = 0; r < ROWS; r++) {                                                          \
     T total = group_sum(sums[r], shared);                                                   \
@@ -43,7 +43,7 @@ __kernel GROUPS_OF(LSIZE) void int8_few_rows(FEW_ROWS_ARGUMENTS) {
       for (long i = get_local_id(0) * VEC; i < k; i += LSIZE * VEC) {
         const TV v = load_bytes(values, i, k);
         for (int r = 0; r < ROWS; r++) {
-          // Past the last row that row is read again, and its sum not stored.
+          // Past the last row, the last row is read again, and its sum is not stored.
           const TV other = load_part(x + min(row + r, rows - 1) * k * size, i, k, DTYPE0, 0);
           products[r] = fma(v, other, products[r]);
         }
@@ -54,12 +54,13 @@ __kernel GROUPS_OF(LSIZE) void int8_few_rows(FEW_ROWS_ARGUMENTS) {
   }
 }
 
-// Eight values of 4 bits lie in an int32 of [rows / 8][outer][32][pairs] as tensor cores of NVIDIA take operand B: of
-// two tiles of 16 columns, number 4 * row + pair of 32 has the columns 2 * pair, 2 * pair + 8 and their neighbours.
+// Each int32 of [rows / 8][outer][32][pairs] has eight 4-bit values, in the layout of operand B of NVIDIA's tensor
+// cores: in two tiles of 16 columns, int32 4 * row + pair of 32 has the columns 2 * pair, 2 * pair + 8 and their
+// neighbours.
 #define TILE_ROWS 8
 #define PAIR_COLUMNS 32
 
-// The int32 number j of a row, of 4 * outer * pairs, and the first of its columns.
+// int32 j of a row, which has 4 * outer * pairs, and the first of its columns.
 typedef struct {
   uint values;
   long column;
@@ -76,8 +77,8 @@ INLINE void load_word(Int4Word *word, __global const uchar *weight, long row, lo
 // Value of the neighbour (0, 1) in part `part` of 4, whose columns are 8 * part further on.
 #define INT4_VALUE(word, part, neighbour) (T)((int)((word).values >> (16 * (neighbour) + 4 * (part)) & 15u) - 8)
 
-// out = x @ weight.T, where the weight is (value - 8) * scale + zero, with both for every group of columns in
-// `scales` [groups, columns, 2].
+// out = x @ weight.T, where the weight is (value - 8) * scale + zero. `scales` [groups, columns, 2] has scale and zero
+// of every group of columns.
 __kernel GROUPS_OF(LSIZE) void int4_few_rows(FEW_ROWS_ARGUMENTS, int log2_pairs, int log2_group) {
   GROUP_SHARED(shared);
   const long outer = k / PAIR_COLUMNS >> log2_pairs, words = k / 8;
@@ -109,7 +110,7 @@ __kernel GROUPS_OF(LSIZE) void int4_few_rows(FEW_ROWS_ARGUMENTS, int log2_pairs,
   }
 }
 
-// The weight itself [columns, k]: an item an int32.
+// Unpacks the weight to [columns, k]. One item per int32.
 __kernel void int4_unpack(__global const uchar *weight, ulong weight_offset, __global const uchar *scales,
                           ulong scales_offset, int dtype0, __global uchar *out, ulong out_offset, long columns, long k,
                           int log2_pairs, int log2_group) {

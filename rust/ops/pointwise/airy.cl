@@ -1,6 +1,6 @@
 // The Airy function Ai, for rows with `part: airy`, by polynomials of scripts/polynomials.py: in x itself from -2.5 to
-// 1, and outside the factors of its asymptotic forms (DLMF 9.7), in 1 / zeta, zeta = 2/3 |x|^(3/2). Errors: 6 ulp, on
-// the left of the amplitude.
+// 1, and outside the factors of its asymptotic forms (DLMF 9.7), in 1 / zeta, zeta = 2/3 |x|^(3/2). Errors: 6 ulp; on
+// the left, 6 ulp of the amplitude.
 
 #ifdef IS_FLOAT
 // Ai(x) from -2.5 to 1

@@ -95,7 +95,7 @@ __constant T Q1[] = {-9.0246497225443251e-12, 1.3206143080854316e-11, 2.29202538
 __constant T Q1[] = {-2.42934378e-7f, 1.16705321e-6f, -7.35394338e-6f, 7.89469358e-5f, -0.00186485168f, 0.373047435f};
 #endif
 
-// The first two zeros of J0 and of J1, each as the sum of two numbers.
+// The first two zeros of J0 and of J1, each as the sum of two values.
 #ifdef CLASS_D
 __constant T J0_ZEROS[] = {2.404825557695773, -1.176691651530894e-16, 5.520078110286311, 8.088597146146722e-17};
 __constant T J1_ZEROS[] = {3.8317059702075125, -1.5269184090088067e-16, 7.015586669815619, -9.414165653410389e-17};
@@ -104,7 +104,7 @@ __constant T J0_ZEROS[] = {2.4048254f, 1.08705905e-07f, 5.520078f, -7.1934146e-0
 __constant T J1_ZEROS[] = {3.831706f, -7.685059e-08f, 7.015587f, -1.8321172e-07f};
 #endif
 
-// The polynomial with these zeros and their negatives, good to the last bit next to one.
+// The polynomial with these zeros and their negatives, exact to the last bit next to a zero.
 static inline TV over_zeros(TV x, __constant const T *zeros) {
   const TV first = (x - C(zeros[0]) - C(zeros[1])) * (x + C(zeros[0]));
   return first * (x - C(zeros[2]) - C(zeros[3])) * (x + C(zeros[2]));
@@ -115,8 +115,8 @@ static inline TV bessel_j1_near(TV x) {
   return POLYNOMIAL(J1_NEAR, x * x * LIT(0.08) - 1) * over_zeros(x, J1_ZEROS) * x;
 }
 
-// Both for x > 0, with the sine and cosine of x - pi / 4 in p and q times the square root of 2. These are sums of those
-// of x, which is not rounded so.
+// For x > 0. `sine` and `cosine` are those of x - pi / 4, times the square root of 2: sums of the sine and cosine of x,
+// so that x - pi / 4 is not rounded.
 #define HANKEL(x, p, q, series)                                                            \
   const TV s = m_sin(x), c = m_cos(x), w = LIT(7.0710678118654755) / x;                    \
   const TV p = POLYNOMIAL(P##series, w * w - 1), q = POLYNOMIAL(Q##series, w * w - 1) / x; \

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ops::core::space::{coalesce, dims};
 use crate::ops::{Operand, Scalar, Tensor};
 
-/// Copies `src` to `dst`, of one shape, with a cast between floating-point or between complex dtypes.
+/// Copies `src` to `dst`, of the same shape, with a cast between floating-point or between complex dtypes.
 ///
 /// # Errors
 /// As the driver reports.

@@ -2,7 +2,7 @@
 // scripts/polynomials.py. Errors: erfcx and log_ndtr 6 ulp, erfinv and ndtri 4 ulp, entr 2 ulp.
 
 #ifdef IS_FLOAT
-// -x log x, continued by 0 at 0 and by -inf below it.
+// -x log x; 0 at 0, and -inf below 0.
 static inline TV entropy(TV x) { return SEL(x == 0, 0, SEL(x < 0, -INFINITY, -x * m_log(x))); }
 
 // Inverse of erf: the approximation of W. J. Giles, "Approximating the erfinv function" (GPU Computing
@@ -31,7 +31,7 @@ static inline TV erf_inverse(TV y) {
   q = q * far + LIT(2.83297682);
   TV x = y * SEL(w < 5, p, q);
 #ifdef CLASS_D
-  // erfc keeps the residual's digits where |y| is near 1.
+  // erfc keeps the residual's digits if |y| is near 1.
   for (int i = 0; i < 2; i++) {
     TV tail = 1 - fabs(y) - erfc(fabs(x));
     TV residual = SEL(fabs(x) < LIT(0.5), m_erf(x) - y, SEL(x < 0, -tail, tail));
@@ -107,7 +107,7 @@ static inline TV erfcx_positive(TV x) {
   return POLYNOMIAL(ERFCX, (bounded - LIT(3.75)) / (bounded + LIT(3.75))) * (LIT(0.5) / (x + LIT(0.5)));
 }
 
-// exp(scale x^2), with what the product loses in rounding.
+// exp(scale x^2), corrected for the rounding error of the product.
 static inline TV exp_square(TV x, T scale) {
   const TV y = scale * x, product = y * x, low = fma(y, x, -product);
   return m_exp(product) * (1 + SEL(fabs(product) < 800, low, 0));
@@ -118,14 +118,14 @@ static inline TV erfcx(TV a) {
   return ANY(a < 0) ? SEL(a < 0, 2 * exp_square(a, 1) - right, right) : right;
 }
 
-// log of the normal distribution: on the left of its scaled form, which does not underflow.
+// log of the normal distribution's CDF: on the left from its scaled form, which does not underflow.
 static inline TV log_ndtr(TV x) {
   const TV scaled = LIT(0.5) * erfcx_positive(fabs(x) * LIT(0.7071067811865476));
   return SEL(x < 0, m_log(scaled) - LIT(0.5) * x * x, m_log1p(-scaled * exp_square(x, -LIT(0.5))));
 }
 
 // Quantiles of the normal distribution: odd in p - 1/2, and near 0 and 1 in z = sqrt(-2 log p), with the terms that
-// Cephes (ndtri.c) takes off.
+// Cephes (ndtri.c) subtracts.
 static inline TV ndtri(TV p) {
   const TV tail = SEL(p > LIT(0.8646647167633873), 1 - p, p), centred = p - LIT(0.5);
   const TV centre = centred * POLYNOMIAL(NDTRI_CENTRE, centred * centred * LIT(15.026296018031555) - 1);

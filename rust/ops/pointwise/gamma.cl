@@ -44,7 +44,7 @@ static inline TV digamma_far(TV x) {
 }
 
 // Derivative of log gamma: a series between 1 and 2, which the recurrence carries down to 0 and up to 3, and reflection
-// below 0 (Abramowitz and Stegun 6.3.7). 6 ulp; below 0, where there is a zero in each unit, of 16.
+// below 0 (Abramowitz and Stegun 6.3.7). 6 ulp; below 0, where each unit interval has a zero, 6 ulp of 16.
 static inline TV digamma(TV a) {
   const TV x = SEL(a < 0, 1 - a, a);
   const TV y = SEL(x < 1, x + 1, SEL(x > 2, x - 1, x));
@@ -59,7 +59,7 @@ static inline TV digamma(TV a) {
   return SEL(a == 0, copysign(C(INFINITY), -a), value);
 }
 
-// Its derivative, likewise (6.4.7, 6.4.6 and 6.4.12). 6 ulp.
+// Derivative of digamma, by the same methods (6.4.7, 6.4.6 and 6.4.12). 6 ulp.
 static inline TV trigamma(TV a) {
   TV x = SEL(a < 0, 1 - a, a);
   TV sum = 0;
@@ -80,7 +80,7 @@ static inline TV trigamma(TV a) {
   return SEL(a < 0, (PI / sine) * (PI / sine) - value, value);
 }
 
-// Bernoulli's numbers over (2k)!, the coefficients of the Euler-Maclaurin formula. Float needs six of them.
+// Bernoulli numbers over (2k)!, the coefficients of the Euler-Maclaurin formula. Float needs six of them.
 __constant T EULER_MACLAURIN[] = {
     LIT(8.3333333333333333e-2),   -LIT(1.3888888888888889e-3),  LIT(3.3068783068783069e-5),
     -LIT(8.2671957671957672e-7),  LIT(2.0876756987868099e-8),   -LIT(5.2841901386874932e-10),
@@ -92,7 +92,7 @@ __constant T EULER_MACLAURIN[] = {
 #define EULER_TERMS 6
 #endif
 
-// (q + k)^-s. What the sum loses in rounding counts s times in the power.
+// (q + k)^-s, corrected for the rounding error of the sum, which the power multiplies by s.
 OUTLINED TV zeta_term(TV s, TV q, int k) {
   const TV base = q + k, part = base - q, low = (q - (base - part)) + (k - part);
   return m_pow(base, -s) * (1 - SEL(low == 0, 0, s * low / base));
@@ -101,27 +101,27 @@ OUTLINED TV zeta_term(TV s, TV q, int k) {
 // Sum of (q + k)^-s over all k >= 0, for q > 0 and s > 1: nine terms, then the Euler-Maclaurin formula (DLMF 25.11.5).
 // 4 ulp.
 OUTLINED TV zeta_right(TV s, TV q) {
-  // Of power s - 1, as (q + 9)^-s may underflow where the sum does not.
+  // The power is s - 1, as (q + 9)^-s may underflow if the sum does not.
   const TV next = zeta_term(s - 1, q, 9), inverse = 1 / (q + 9);
   TV sum = next / (s - 1) + LIT(0.5) * inverse * next;
   TV factor = s * inverse * (inverse * next);
   for (int k = 0; k < EULER_TERMS; k++) {
     sum += factor * EULER_MACLAURIN[k];
-    // Where s is great by q, all this is 0, and may not become 0 times infinity.
+    // If s is much larger than q, `factor` is 0, and must not become 0 times infinity.
     factor *= fmin((s + (2 * k + 1)) * inverse, C(1000)) * fmin((s + (2 * k + 2)) * inverse, C(1000));
   }
   for (int k = 8; k >= 0; k--) sum += zeta_term(s, q, k);
   return sum;
 }
 
-// The same for all q: below 0 the terms to its right and, reflected, those to its left up to q.
+// The sum for all q: for q < 0, the positive terms and, reflected, the negative ones.
 static inline TV zeta(TV s, TV q) {
   TV result = zeta_right(s, SEL(q > 0, q, q - floor(q)));
   if (ANY(q < 0)) {
     const TV left = zeta_right(s, ceil(q) - q) - zeta_right(s, 1 - q);
     const TV is_odd = s - 2 * floor(LIT(0.5) * s);
     const TV signed_left = SEL(is_odd != 0, -left, left);
-    // Of two infinite sums that of the nearer pole counts.
+    // If both sums are infinite, the nearer pole decides.
     const TV nearer = SEL(ceil(q) - q < q - floor(q), signed_left, result);
     const TV sum = SEL(left == INFINITY && result == INFINITY, nearer, result + signed_left);
     const TV whole = SEL(s == floor(s), sum, NAN);
@@ -133,7 +133,7 @@ static inline TV zeta(TV s, TV q) {
   return SEL(s > 1, result, SEL(s == 1, INFINITY, NAN));
 }
 
-// Derivative n of digamma: a number for all lanes. 6 ulp for orders up to 4 from 0 on.
+// Derivative n of digamma, with one n for all lanes. 6 ulp for orders up to 4 from x = 0 on.
 static inline TV polygamma(TV x, T n) {
   if (n == 0) return digamma(x);
   if (n == 1) return trigamma(x);

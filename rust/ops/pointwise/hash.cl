@@ -1,8 +1,8 @@
-// Bits of numbers for hashes, for rows with `part: hash`.
+// Bits of values for hashes, for rows with `part: hash`.
 
 #ifdef IS_INTEGER
-// The bits of a float32 as a double, from its own: devices without fp64 hash as others do. A subnormal number is normal
-// then, and a signalling NaN is quiet.
+// Converts the bits of a float32 to those of a double, so that devices without fp64 hash like others. A subnormal value
+// becomes normal, and a signalling NaN quiet.
 static inline TV double_bits(TV bits) {
   const TV exponent = bits >> 23 & 255, fraction = bits & 0x7fffff;
   const TV leading = 63 - clz(fraction);

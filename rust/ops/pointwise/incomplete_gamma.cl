@@ -1,5 +1,5 @@
 // The regularised incomplete gamma functions P(a, x) and Q(a, x), for rows with `part: incomplete_gamma`: the series of
-// P, the continued fraction of Q, or the uniform expansion where a is large and near x, as in A. Gil, J. Segura and N.
+// P, the continued fraction of Q, or the uniform expansion if a is large and near x, as in A. Gil, J. Segura and N.
 // M. Temme, "Efficient and accurate algorithms for the computation and inversion of the incomplete gamma function
 // ratios" (SIAM J. Sci. Comput. 34, 2012). Errors in float: 2^-21, and 0.1 % of values down to 1e-30.
 
@@ -57,7 +57,7 @@ __constant T UNIFORM[] = {LIT(1.0),
 #define SERIES_TOLERANCE 1e-9f
 #define FRACTION_TOLERANCE 2e-7f
 #endif
-// Terms of the series and of the continued fraction: none takes as many.
+// Limit for the terms of the series and of the continued fraction, which is never reached.
 #define MAX_TERMS 500
 
 // mu - log(1 + mu), for mu > -1: near 0 by the series of log in mu / (2 + mu).
@@ -78,7 +78,7 @@ static inline TV gamma_density(TV a, TV x) {
     factor *= SEL(rest > 1, rest, 1);
     rest -= B(rest > 1);
   }
-  // exp(-x) is all that is left there, and the power may overflow.
+  // For larger x only exp(-x) counts, and the power may overflow.
   const TV bounded = SEL(x > 800, 800, x);
   TV result = m_pow(bounded, a) * m_exp(-x) * m_exp(-lgamma_near(rest)) / factor;
   if (!ANY(a >= 8)) return result;
@@ -94,7 +94,7 @@ static inline TV gamma_density(TV a, TV x) {
   return SEL(a >= 8, large, result);
 }
 
-// P for x up to about a, over the density.
+// P over the density, for x up to about a.
 static inline TV lower_series(TV a, TV x) {
   TV term = 1, sum = 1, n = a;
   for (int i = 0; i < MAX_TERMS && ANY(term > SERIES_TOLERANCE * sum); i++) {
@@ -105,7 +105,7 @@ static inline TV lower_series(TV a, TV x) {
   return sum;
 }
 
-// Q for x from about a on, over a times the density: Lentz' algorithm for DLMF 8.9.2.
+// Q over a times the density, for x from about a on: Lentz's algorithm for DLMF 8.9.2.
 static inline TV upper_fraction(TV a, TV x) {
   const TV tiny = LIT(1e-30);
   TV b = x + 1 - a, c = 1 / tiny, d = 1 / b, result = d, change = 0;
@@ -122,7 +122,7 @@ static inline TV upper_fraction(TV a, TV x) {
   return result;
 }
 
-// Q for a < 1 and small x, where 1 - P would lose all digits of a small a (DLMF 8.7.3).
+// Q for a < 1 and small x, as 1 - P would lose all digits of a small a (DLMF 8.7.3).
 static inline TV upper_series(TV a, TV x) {
   TV term = 1, sum = 0;
   for (int i = 1; i < 30; i++) {
@@ -133,7 +133,7 @@ static inline TV upper_series(TV a, TV x) {
   return -m_expm1(logarithm) - a * m_exp(logarithm) * sum;
 }
 
-// Q, or P where is_lower, for a from 20 on and x within 30 % of it.
+// Q, or P if is_lower, for a from 20 on and x within 30 % of it.
 static inline TV uniform_expansion(TV a, TV x, bool is_lower) {
   const TV mu = (x - a) / a, half_square = phi(mu), size = sqrt(2 * half_square);
   const TV eta = SEL(mu < 0, -size, size), inverse = 1 / a;
@@ -149,7 +149,7 @@ static inline TV uniform_expansion(TV a, TV x, bool is_lower) {
   return is_lower ? LIT(0.5) * erfc(-bound) - rest : LIT(0.5) * erfc(bound) + rest;
 }
 
-// P(a, x) where is_lower, or Q(a, x).
+// P(a, x) if is_lower, else Q(a, x).
 static inline TV incomplete_gamma(TV a, TV x, bool is_lower) {
   const TM is_uniform = a >= 20 && fabs(x - a) < LIT(0.3) * a;
   const TM is_far = x > LIT(1.1) && x >= a && !is_uniform;

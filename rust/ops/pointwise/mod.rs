@@ -41,18 +41,18 @@ mod ffi {
     }
 }
 
-/// Scalars of a stub, and inputs, that the kernel's `Launch` struct has room for.
+/// Capacity of the kernel's `Launch` struct: scalars of a stub, and inputs.
 const SLOTS: usize = 4;
 /// Bytes of `T` that a work-item takes: the widest register of today's CPUs, the widest load of today's GPUs.
 const CPU_VECTOR: usize = 64;
 const GPU_VECTOR: usize = 16;
-/// Work-items of a group. One size for all launches: PoCL compiles a kernel again for each.
+/// Work-items of a group. One size for all launches: PoCL compiles a kernel again for each size.
 pub(super) const GROUP: usize = 64;
-/// The same of dense operands on GPUs: in groups of the driver's choice an H200 copies 3.3 TB/s, in these 4.1.
+/// Work-items of a group for dense operands on GPUs: an H200 copies 4.1 TB/s with it, 3.3 with the driver's choice.
 const GPU_GROUP: usize = 128;
 
-/// Computes `operands[0] = op(operands[1], ...)` over `shape` (innermost dimension first). Bit k of `casts` brings
-/// input k to `compute` first, to which PyTorch promoted it.
+/// Computes `operands[0] = op(operands[1], ...)` over `shape` (innermost dimension first). Bit k of `casts` casts
+/// input k to `compute` first, the dtype that PyTorch promoted it to.
 ///
 /// # Errors
 /// [`Error::Unsupported`] when the row has no expression for the class of `compute`.
@@ -80,7 +80,7 @@ pub fn pointwise(
     };
     let (more_outs, inputs) = rest.split_at(outputs - 1);
     let target = Target::of(out.address)?;
-    // A copy in one dtype keeps all bits, and a scalar that fills memory can be had in any dtype.
+    // Copies within one dtype, and fills, do not need a device that computes in that dtype.
     let is_stored_only = || out.dtype.class().check(&target.device.info).is_err();
     match (row.expr_for(compute), inputs) {
         (Some("a"), &[source]) if source.dtype == out.dtype && source.address != 0 => {
@@ -98,7 +98,7 @@ pub fn pointwise(
         (Some("C(value)" | "value"), []) if is_stored_only() => return fill_words(op, shape, out, scalars),
         _ => {}
     }
-    // Integers that become floats are computed in as those: only a class's own dtypes are stored by vectors.
+    // Integers that are cast to floats are computed as floats: only the dtypes of the class are stored by vectors.
     let stores_floats = match out.dtype.class() {
         class @ (Class::Float | Class::Double) => class.check(&target.device.info).is_ok(),
         _ => false,
@@ -110,7 +110,7 @@ pub fn pointwise(
     Call { row, compute, target, out: *out, more_outs, inputs, scalars, casts }.over(shape, operands)
 }
 
-/// Its buffers are as many as the op has operands.
+/// Has as many buffers as the op has operands.
 const DENSE: EntryPoint<Listed<'static>> = Listed::entry_point("pointwise_dense");
 const STRIDED: EntryPoint<Listed<'static>> = Listed::entry_point("pointwise_strided");
 
@@ -182,7 +182,7 @@ impl Call<'_> {
         self.target.launch_elements(&program, kernel, &Listed(&args), count, &[items], local)
     }
 
-    /// Work-items of the dense kernel, and of a group of it; `None` where the driver chooses.
+    /// Work-items of the dense kernel, and of its groups; `None` if the driver chooses.
     fn dense_items(&self, vectors: usize, program: &CachedProgram) -> Result<(usize, Option<usize>)> {
         if self.target.is_cpu() {
             return Ok((vectors.next_multiple_of(GROUP), Some(GROUP)));
@@ -195,7 +195,7 @@ impl Call<'_> {
         std::iter::once(&self.out).chain(self.more_outs)
     }
 
-    /// More dimensions than a kernel walks: one launch per index of the outermost one.
+    /// For more dimensions than a kernel can walk: one launch per index of the outermost dimension.
     fn over_slices(&self, shape: &[i64], operands: &[Operand<'_>]) -> Result<()> {
         let Some((&outermost, inner)) = shape.split_last() else { return Ok(()) };
         for index in 0..outermost {
@@ -203,7 +203,7 @@ impl Call<'_> {
                 .iter()
                 .map(|operand| {
                     let (&stride, strides) = operand.strides.split_last().unwrap_or((&0, &[]));
-                    // A flipped dimension is walked backwards. A scalar from the host stays one.
+                    // A flipped dimension is walked backwards. A scalar from the host keeps address 0.
                     let step = if operand.address == 0 { 0 } else { index * stride };
                     let address = operand.address.wrapping_add_signed(step as isize);
                     Operand { address, strides, ..*operand }
@@ -216,7 +216,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// On GPUs the dimension along which a transposed operand is dense, where tiles of the two fill a group.
+    /// On GPUs, the dimension along which a transposed operand is dense, if tiles of it and dimension 0 fill a group.
     fn facing(&self, shape: &[i64], operands: &[Operand<'_>], program: &CachedProgram) -> Result<Option<usize>> {
         let is_long = |dim: usize| shape.get(dim).is_some_and(|size| *size >= GPU_SIDE);
         if self.target.is_cpu() || !is_long(0) {
@@ -253,8 +253,8 @@ impl Call<'_> {
         Tiles { vectors: wide, rows: high, rows_at_once, count }
     }
 
-    /// Returns true if the output should be written with non-temporal stores. One that is also read is in the caches
-    /// already: in place it would take two to three times as long.
+    /// Returns true if the output should be written with non-temporal stores. An output that is also read is in the
+    /// caches already: such stores would take two to three times as long in place.
     fn writes_non_temporal(&self, count: i64) -> bool {
         self.target.writes_non_temporal(count as usize * self.out.dtype.size())
             && self.inputs.iter().all(|input| self.outs().all(|out| input.address != out.address))
@@ -304,7 +304,7 @@ impl Call<'_> {
         (input.address != 0 && input.dtype == self.out.dtype).then_some(input)
     }
 
-    /// The case of the switch: some rows have one of their own for bool.
+    /// The case of the switch; some rows have a separate one for bool.
     fn case(&self) -> Result<u32> {
         if self.row.expr_for(self.compute).is_none() {
             return Err(Error::Unsupported(format!(
@@ -317,8 +317,8 @@ impl Call<'_> {
         Ok(self.row.op as u32 + if is_bool { BOOL_CASES } else { 0 })
     }
 
-    /// Dtype that the result is rounded to before it is stored: an output that the caller brings may be of a wider
-    /// dtype. A copy that only converts needs no rounding, and bools fit everywhere.
+    /// Dtype that the result is rounded to before it is stored: an output from the caller may have a wider dtype. A
+    /// copy that only converts needs no rounding, and bools fit every dtype.
     fn result_dtype(&self) -> DType {
         let is_copy = self.row.expr == Some("a");
         if is_copy || self.out.dtype == DType::Bool {
@@ -328,7 +328,7 @@ impl Call<'_> {
         }
     }
 
-    /// Constants of a specialised program. Nothing is allocated for launches that take the generic one.
+    /// Constants of a specialised program. An iterator, so that launches of the generic program allocate nothing.
     fn constants(&self, dense: Option<i32>, ndim: usize) -> impl Iterator<Item = (&'static str, i32)> + '_ {
         const DTYPES: [&str; SLOTS] = ["SPEC_DTYPE0", "SPEC_DTYPE1", "SPEC_DTYPE2", "SPEC_DTYPE3"];
         let case = self.case().unwrap_or(self.row.op as u32);
@@ -348,7 +348,7 @@ impl Call<'_> {
             .chain(dense.is_none().then_some(("SPEC_NDIM", ndim as i32)))
     }
 
-    /// The kernel's `Launch`, and the buffers that its offsets are for.
+    /// The kernel's `Launch`, and the buffers of its offsets.
     fn launch_struct(
         &self,
         class: Class,
@@ -379,7 +379,7 @@ impl Call<'_> {
         let casts = [self.casts as i32, self.compute.code()];
         let rest = [self.result_dtype().code(), self.case()? as i32, sources].into_iter().chain(casts).chain(tile);
         bytes.extend(dtypes.into_iter().chain(rest).flat_map(i32::to_ne_bytes));
-        // The struct ends where the next one of an array would begin.
+        // The size of the struct is a multiple of its alignment.
         bytes.resize(bytes.len().next_multiple_of(class.size().max(size_of::<i64>())), 0);
         Ok((bytes, buffers))
     }

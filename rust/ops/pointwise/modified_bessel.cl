@@ -113,7 +113,7 @@ static inline TV bessel_i1e(TV a) {
   return SEL(x <= 8, near, SEL(a < 0, -far, far));
 }
 
-// value * exp(x), where exp(x) overflows before the product does.
+// value * exp(x), even if exp(x) overflows and the product does not.
 static inline TV times_exp(TV value, TV x) {
   const TV growth = m_exp(SEL(x < 80, x, LIT(0.5) * x));
   return value * growth * SEL(x < 80, 1, growth);
@@ -136,7 +136,7 @@ static inline TV bessel_k1_near(TV x) {
   return SEL(x == 0, INFINITY, POLYNOMIAL(K1_NEAR, LIT(0.5) * x * x - 1) / x + m_log(LIT(0.5) * x) * bessel_i1_near(x));
 }
 
-// exp(x) times them from 2 on.
+// exp(x) K0(x) and exp(x) K1(x) from 2 on.
 static inline TV bessel_k0e_far(TV x) { return POLYNOMIAL(K0_FAR, 4 / x - 1) / sqrt(x); }
 static inline TV bessel_k1e_far(TV x) { return POLYNOMIAL(K1_FAR, 4 / x - 1) / sqrt(x); }
 

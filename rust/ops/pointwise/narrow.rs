@@ -1,4 +1,4 @@
-//! How specialised programs take elements that are narrower than the type that generic ones compute in.
+//! Specialised programs for elements that are narrower than the type that generic programs compute in.
 
 use super::{Call, CPU_VECTOR};
 use crate::kernels::DType;
@@ -6,7 +6,7 @@ use crate::ops::core::geometry::filling_lanes;
 use crate::ops::{Operand, Scalar};
 
 impl Call<'_> {
-    /// Elements that an item of a specialised program takes at a time: on CPUs of `int` as many as fill a register, on
+    /// Elements that an item of a specialised program takes at a time: on CPUs as many `int` as fill a register, on
     /// GPUs as many as fill a load of the narrowest operand.
     pub(super) fn specialised_lanes(&self, lanes: usize, narrow: bool, operands: &[Operand<'_>]) -> usize {
         let narrowest =

@@ -1,19 +1,19 @@
-// Pointwise ops: out[i] = f(in0[i], in1[i] ...), of up to two, three or four inputs (ARITY). Inputs that a row does not
-// have are passed as scalars. A row with two results has a case for each, and programs of its own (OUTPUTS).
+// Pointwise ops: out[i] = f(in0[i], in1[i] ...), with up to two, three or four inputs (ARITY). Inputs that a row lacks
+// are passed as scalars. A row with two results has a case for each, and separate programs (OUTPUTS).
 //
-// f is chosen by `op` from a switch that the build generates out of native_functions.yaml and puts where the
-// marker line stands below: one `case` for each row that shares the program and has an expression for this class.
+// `op` selects f in a switch, which the build generates from native_functions.yaml and inserts at the marker line
+// below: one `case` for each row that shares the program and has an expression for this class.
 //
-// An expression sees
+// An expression can use
 //   a, b, c, d          the inputs, each a TV
 //   alpha, beta ...     the stub's scalar parameters by the row's names for them, each one T for all lanes
 //   DTYPE               the dtype that the result is rounded to: the one that PyTorch promoted the inputs to
 //   C B NZ SEL ANY      see notation.cl; elementary.cl, power.cl and math.cl have what OpenCL C lacks
-// and serves every width at once: `a * 2` and `a < b` are right in TV and T alike, but an `if` or `?:` on a
-// comparison of TV is not (SEL is), and a constant argument of a function is written C(0), not 0.
+// and must be right for every width: `a * 2` and `a < b` are right for TV and T, but an `if` or `?:` on a comparison of
+// TV is not (SEL is), and a constant argument of a function is written C(0), not 0.
 //
 // Each work-item computes VEC consecutive elements, or tiles of them. Inputs are dense, one element for all, or a value
-// that comes with the launch: a Python number never becomes a buffer.
+// passed with the launch: a Python number never becomes a buffer.
 
 #ifndef ARITY
 #define ARITY 4
@@ -22,15 +22,15 @@
 #define OUTPUTS 1
 #endif
 
-// How pointwise_dense finds an input: two bits of `sources` each, in0 lowest.
+// How pointwise_dense reads an input: two bits of `sources` each, in0 lowest.
 #define SOURCE_DENSE 0
 #define SOURCE_ONE 1
 #define SOURCE_VALUE 2
 
-// All but the buffers of one launch, the outputs being the first operands; mod.rs writes the same struct. It is
-// one argument because drivers pay by the argument: thirteen of them took a third of the time of a small launch.
+// All arguments of a launch but its buffers; the outputs are the first operands. mod.rs writes the same struct. It is
+// one argument because each argument costs time: thirteen of them took a third of the time of a small launch.
 #ifdef SPEC_INT
-typedef long Passed;  // The launch is written for both forms of the program.
+typedef long Passed;  // as in the generic program, which takes the same struct
 #else
 typedef T Passed;
 #endif
@@ -41,14 +41,14 @@ typedef struct {
   ulong offsets[MAX_OPERANDS];
   long tasks;  // of pointwise_strided
   int dtypes[MAX_OPERANDS];
-  int dtype;  // of the result, before it is stored in an output that the caller may have given another dtype
+  int dtype;  // of the result before it is stored: an output from the caller may have another dtype
   int op;
   int sources;
-  int casts;  // bit k: in`k` is brought to `common` first
+  int casts;  // bit k: in`k` is cast to `common` first
   int common;  // the dtype that PyTorch promoted the inputs to
   int tile_vectors;
   int tile_rows;
-  int rows_at_once;  // of dimension 1, that a vector covers where rows are short
+  int rows_at_once;  // of dimension 1, that a vector covers if rows are short
 } Launch;
 
 #ifdef SPEC_OP
@@ -61,7 +61,7 @@ typedef struct {
 #else
 #define SOURCES launch.sources
 #endif
-// A specialised program that casts nothing has no constant for it.
+// A specialised program without casts lacks the constant.
 #ifdef SPEC_CASTS
 #define CASTS SPEC_CASTS
 #define COMMON SPEC_COMMON
@@ -122,8 +122,7 @@ static inline TV apply(int op, int DTYPE, TV a, TV b, TV c, TV d, T s0, T s1, T 
   return a;
 }
 
-// Input k as the CPU's iterator would hold it: integers wrapped, floats rounded, to the dtype that all were promoted
-// to.
+// Input k in the promoted dtype, as in the CPU's TensorIterator: integers are wrapped, floats rounded.
 #ifdef SPEC_OP
 INLINE TV cast_to(TV x, int dtype) { return rounded(x, dtype); }
 #else
@@ -139,11 +138,11 @@ INLINE TV result_of(int op, int dtype, int out, TV a, TV b, TV c, TV d, T s0, T 
   return dtype == out ? result : rounded(result, dtype);
 }
 
-// Prefetches what a specialised kernel of a CPU, if it has one input in memory, is going to load 32 cache lines later.
-// While a function of 30 instructions is computed, a processor sees few vectors ahead: from beyond its own caches `exp`
-// takes a quarter less time so, `neg` 5 % less, and a sum of two tensors 15 % more
-// (`python -m benchmarks "exp f32 dense"`). OpenCL's own prefetch does nothing with PoCL 3.1; clang's does, and other
-// drivers go without.
+// Prefetches 32 cache lines ahead in specialised kernels for CPUs with one input in memory. While a processor computes
+// a function of 30 instructions, it sees few vectors ahead: with data outside its own caches, `exp` takes a quarter
+// less time with prefetches, `neg` 5 % less, and a sum of two tensors 15 % more
+// (`python -m benchmarks "exp f32 dense"`). OpenCL's prefetch does nothing with PoCL 3.1, clang's does; other drivers
+// do without.
 #define PREFETCH(p)
 #if defined(SPEC_OP) && ARITY == 2 && (SPEC_SOURCES >> 2) == SOURCE_VALUE && VEC >= 8 && defined(HAS_CLANG_BUILTINS)
 #if __has_builtin(__builtin_prefetch)
@@ -152,8 +151,8 @@ INLINE TV result_of(int op, int dtype, int out, TV a, TV b, TV c, TV d, T s0, T 
 #endif
 #endif
 
-// Elements first, first + 1 ... of a dense operand of n, which may end before the vector does unless `is_whole`; past
-// the end the last one again.
+// Elements first, first + 1 ... of a dense operand of n, which may end before the vector does unless `is_whole`. Lanes
+// past the end repeat the last element.
 INLINE TV load_dense(__global const uchar *p, long first, long n, bool is_whole, int dt, int source, T value) {
   if (source == SOURCE_VALUE) return (TV)(value);
   if (source == SOURCE_ONE) return (TV)(load_at(p, dt));
@@ -233,13 +232,12 @@ INLINE void compute_dense(Launch launch, OPERANDS, long first, bool is_whole) {
 #endif
 }
 
-// All operands are contiguous and equally many, or single.
+// Each operand is contiguous with n elements, or a single element.
 __kernel void pointwise_dense(Launch launch, OPERANDS) {
   const long first = (long)get_global_id(0) * VEC;
 #ifdef SPEC_OP
-  // A compiler that makes loops of work-groups makes two of this, as the condition is the same for all items, and the
-  // one for whole groups keeps no registers for the ends of operands: `abs` of bf16 takes a fifth less time, GELU a
-  // tenth.
+  // The condition is the same for all items, so a compiler that turns work-groups into loops makes two loops. The loop
+  // for whole groups needs no registers for the ends of operands: `abs` of bf16 takes a fifth less time, GELU a tenth.
   if ((long)(get_group_id(0) + 1) * (long)get_local_size(0) * VEC <= launch.n) {
     compute_dense(launch, OPERAND_NAMES, first, true);
     return;
@@ -251,7 +249,7 @@ __kernel void pointwise_dense(Launch launch, OPERANDS) {
 // Byte offsets of the lanes of a vector that covers several short rows.
 typedef struct {
   long lanes[VEC];
-  bool is_line;  // the lanes are as far apart as elements of one row
+  bool is_line;  // the lanes are evenly spaced, like elements of one row
 } LaneOffsets;
 
 static inline LaneOffsets lane_offsets(long row, long stride, long row_stride) {
@@ -282,8 +280,8 @@ static inline void store_strided(__global uchar *p, long stride, const LaneOffse
   for (int l = 0; l < count; l++) store_at(p + offsets->lanes[l], dt, v.lanes[l]);
 }
 
-// Whole vectors of a row, in specialised programs for CPUs: where operands lie dense along it, or repeat one element that
-// is loaded once, there is nothing to ask for each vector.
+// Whole vectors of a row, in specialised programs for CPUs: if operands are dense along it, or repeat one element,
+// which is loaded once, no checks are needed for each vector.
 #if defined(SPEC_OP) && defined(IS_CPU) && OUTPUTS == 1 && ARITY <= 3
 #if ARITY == 2
 #define EACH_INPUT(EACH) \
@@ -322,18 +320,18 @@ static inline void store_strided(__global uchar *p, long stride, const LaneOffse
 #define ROW_OF_WHOLE_VECTORS
 #endif
 
-// Any strides; operand 0 of the layout is the output. `sources` tells SOURCE_VALUE only: stride 0 repeats. A task is a
-// tile of `tile_rows` positions of dimension 1, or of so many times `rows_at_once`, by `tile_vectors` vectors along
-// dimension 0. On CPUs an item takes whole tiles. On GPUs it takes one vector, of one element where rows are not
-// aligned: neighbouring items take neighbours of a row, or, where a tile has many rows, a group takes a tile. What lies
-// across is then read in lines as long as the tile is high, all of which the group uses.
+// Any strides; operand 0 of the layout is the output. `sources` marks SOURCE_VALUE only: stride 0 repeats. A task is a
+// tile of `tile_rows * rows_at_once` positions of dimension 1 by `tile_vectors` vectors along dimension 0. On CPUs an
+// item takes whole tiles. On GPUs it takes one vector, which has one element if rows are not aligned: neighbouring
+// items take neighbours of a row, or, if a tile has many rows, a group takes a tile. Transposed operands are then read
+// in lines as long as the tile is high, and the group uses all of each line.
 __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
   const long vectors = (layout.sizes[0] + VEC - 1) / VEC;
   const long across = (vectors + launch.tile_vectors - 1) / launch.tile_vectors;
 #ifdef IS_CPU
   const int rows = launch.rows_at_once;
 #else
-  // Vectors of GPUs lie within a row.
+  // On GPUs, a vector lies within a row.
   const int rows = 1;
 #endif
   const long tile_rows = (long)launch.tile_rows * rows, down = (layout.sizes[1] + tile_rows - 1) / tile_rows;

@@ -1,15 +1,15 @@
 // Orthogonal polynomials of degree n at x, for rows with `part: polynomial`: by their recurrences in the degree (DLMF
-// 18.9), and Chebyshev's, between -1 and 1, by sines and cosines (DLMF 18.5), which take no longer for a great degree.
-// A degree is cut to an integer, and polynomials of a negative one are 0, as in PyTorch. Errors grow with the degree:
-// 2^-20 (n + 1) of the greatest value.
+// 18.9), and Chebyshev's, between -1 and 1, by sines and cosines (DLMF 18.5), which take no longer for a high degree.
+// A degree is truncated to an integer, and polynomials of a negative degree are 0, as in PyTorch. Errors grow with the
+// degree: 2^-20 (n + 1) of the greatest value.
 
 #ifdef IS_FLOAT
-// The degree, or -1 for what is none.
+// The degree, or -1 if n is not a valid one.
 static inline TV degree(TV n) { return SEL(n > -1 && n < LIT(9223372036854775808.0), trunc(n) + 0, -1); }
 
 static inline TV parity_sign(TV n) { return SEL(n == 2 * floor(LIT(0.5) * n), 1, -1); }
 
-// Chebyshev polynomials at y: twice y, 1 - y and 1 + y, which are better known than y where that is shifted.
+// The argument y of Chebyshev polynomials as 2 y, 1 - y and 1 + y, which are more exact than y if y is shifted.
 typedef struct {
   TV twice, below, above, n;
   TM is_within;  // by sines and cosines
@@ -25,7 +25,7 @@ static inline ChebyshevArgument shifted(TV x, TV n) {
   return chebyshev_argument(2 * (2 * x - 1), 2 * (1 - x), 2 * x, n);
 }
 
-// The polynomial whose value for degree 1 is `first`. As on the CPU, one that has overflowed ends as NaN.
+// The polynomial whose value for degree 1 is `first`. As on the CPU, it is NaN after an overflow.
 static inline TV chebyshev_recurrence(ChebyshevArgument y, TV first) {
   const TV n = SEL(y.is_within || y.below == 0 || y.above == 0, 0, y.n);
   TV last = 1, value = SEL(n == 0, 1, first);
@@ -37,7 +37,7 @@ static inline TV chebyshev_recurrence(ChebyshevArgument y, TV first) {
   return value;
 }
 
-// The result, from its values at y = 1 and, but for the sign of even degrees, at y = -1.
+// The result. `at_one` is its value at y = 1, `at_minus_one` its value at y = -1, which odd degrees negate.
 static inline TV chebyshev_result(ChebyshevArgument y, TV first, TV within, TV at_one, TV at_minus_one) {
   TV value = SEL(y.is_within, within, chebyshev_recurrence(y, first));
   value = SEL(y.above == 0, parity_sign(y.n) * at_minus_one, value);
@@ -45,7 +45,7 @@ static inline TV chebyshev_result(ChebyshevArgument y, TV first, TV within, TV a
   return SEL(y.n < 0, 0, value);
 }
 
-// 0 where another result is taken: the cosine of NaN, or of many turns, is computed in a way that takes long.
+// 0 if another result is used, as the cosine of NaN or of a large angle takes long.
 static inline TV angle_of(ChebyshevArgument y) {
   const TV below = SEL(y.is_within, y.below, 0), above = SEL(y.is_within, y.above, 1);
   return 2 * atan2(sqrt(below), sqrt(above));
@@ -67,7 +67,7 @@ static inline TV chebyshev_w(ChebyshevArgument y) {
   return chebyshev_result(y, y.twice + 1, within, 2 * y.n + 1, C(1));
 }
 
-// The recurrence from degrees k - 1 and k, the values `last` and `value`, to k + 1: an expression `step`.
+// A recurrence: `step` computes degree k + 1 from `last` and `value`, the values of degrees k - 1 and k.
 #define RECURRENCE(NAME, first, limit, step)                   \
   static inline TV NAME(TV x, TV n) {                          \
     n = degree(n);                                             \
@@ -81,7 +81,7 @@ static inline TV chebyshev_w(ChebyshevArgument y) {
     return SEL(n < 0, 0, SEL(n > (limit), NAN, value));        \
   }
 
-// Degrees past which PyTorch has no Hermite polynomials.
+// The highest degrees of PyTorch's Hermite polynomials.
 #ifdef CLASS_D
 #define HERMITE_LIMIT 512
 #else

@@ -1,11 +1,11 @@
-// Fake quantisation, for rows with `part: quantization`: to integers from quant_min to quant_max, which are kept as floats.
+// Fake quantisation, for rows with `part: quantization`: to integers from quant_min to quant_max, stored as floats.
 
 #ifdef IS_FLOAT
-// 1 / scale as a float32, which PyTorch multiplies by whatever the dtype.
+// 1 / scale as a float32, by which PyTorch multiplies for every dtype.
 static inline TV inverse_scale(TV scale) {
   const TV inverse = 1 / scale;
 #ifdef CLASS_D
-  // Adding and taking away 2^29 + 1 times x leaves the upper 24 bits of its significand, rounded.
+  // Adding and subtracting 2^29 + 1 times x leaves the upper 24 bits of its significand, rounded.
   const TV shifted = inverse * 536870913.0;
   const TV upper = shifted - (shifted - inverse);
   return SEL(isfinite(shifted), upper, inverse);
@@ -14,14 +14,14 @@ static inline TV inverse_scale(TV scale) {
 #endif
 }
 
-// The integer that x becomes, not yet bounded. A fractional zero point is added before rounding.
+// The quantised x, not yet clamped. A fractional zero point is added before rounding.
 static inline TV quantized(TV x, TV scale, TV zero_point, T is_fractional) {
   const TV steps = x * inverse_scale(scale);
   return is_fractional != 0 ? rint(zero_point + steps) : zero_point + rint(steps);
 }
 
-// The bounds of a range of numbers that has 0, and the scale of integers for them, as in FBGEMM's
-// ChooseQuantizationParams. A preserved sparsity makes 0 the middle of the integers.
+// The bounds of a range that includes 0, and the scale and zero point for it, as in FBGEMM's ChooseQuantizationParams.
+// With preserves_sparsity, 0 is the middle of the integers.
 typedef struct {
   TV low, high, scale, zero_point;
 } Quantization;
@@ -35,13 +35,13 @@ static inline Quantization quantization(TV low, TV high, T quant_min, T quant_ma
   result.high = fmax(SEL(is_middle != 0, step * half_steps, high), C(0));
   result.scale = (result.high - result.low) / steps;
   result.scale = SEL(result.scale == 0 || isinf(1 / result.scale), LIT(0.1), result.scale);
-  // No smaller than a float16 holds; the range grows along.
+  // Not smaller than a float16 can hold; the range grows with it.
   const T smallest = LIT(6.1e-5);
   const TV growth = SEL(result.scale < smallest, smallest / result.scale, 1);
   result.low *= growth;
   result.high *= growth;
   result.scale = fmax(result.scale, C(smallest));
-  // By the bound that is the fewer steps away, which is the more exact.
+  // From the bound that is fewer steps away, which is more exact.
   const TV below = result.low / result.scale, above = result.high / result.scale;
   const TV from_low = quant_min - below, from_high = quant_max - above;
   const TV is_low = B(fabs(C(quant_min)) - fabs(below) < fabs(C(quant_max)) - fabs(above));

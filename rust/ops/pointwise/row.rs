@@ -37,7 +37,7 @@ pub(super) use table::PointwiseOp;
 use table::{ExprClass, OUTPUT_CASES, PARTS, POINTWISE};
 pub(in crate::ops) use table::{PointwiseRow, BOOL_CASES};
 
-/// How the dense kernel finds an input; two bits each in its `sources` argument.
+/// How the dense kernel reads an input; two bits each in its `sources` argument.
 #[derive(Clone, Copy)]
 pub(in crate::ops) enum Source {
     Dense = 0,
@@ -51,7 +51,7 @@ pub(in crate::ops) fn row(op: u32) -> Result<&'static PointwiseRow> {
     row.ok_or_else(|| Error::Invalid(format!("OpenCL: pointwise op {op} is not in the op table")))
 }
 
-/// The program of a row, of a family that has the switch over ops.
+/// The program of a row, in a family with the switch over ops.
 pub(in crate::ops) fn program(
     target: &Target,
     family: Family,
@@ -85,7 +85,7 @@ fn switch(family: Family, class: Class, row: &PointwiseRow, tier: Tier) -> Switc
     Switch { functions: PARTS.get(row.part).copied().unwrap_or_default(), cases }
 }
 
-/// The generic programs of a class, of those rows of a family that `is_wanted` lets through.
+/// The generic programs of a class, for the rows of a family that `is_wanted` accepts.
 pub(in crate::ops) fn forms_of(
     family: Family,
     class: Class,
@@ -103,7 +103,7 @@ pub(in crate::ops) fn forms_of(
     found
 }
 
-/// The generic programs of pointwise ops; of conversions and other short ops those for rare dtypes too.
+/// The generic programs of pointwise ops; for conversions and other short ops also those for rare dtypes.
 pub(in crate::ops) fn forms(target: &Target) -> Vec<(Family, Form, Switch)> {
     let mut found = Vec::new();
     for (class, lanes) in ALL.into_iter().flat_map(|class| lanes(target, class).into_iter().map(move |n| (class, n))) {
@@ -115,7 +115,7 @@ pub(in crate::ops) fn forms(target: &Target) -> Vec<(Family, Form, Switch)> {
     found
 }
 
-/// Widths of vectors that launches may take.
+/// Vector widths that launches may use.
 fn lanes(target: &Target, class: Class) -> Vec<usize> {
     match class {
         Class::Complex | Class::ComplexDouble => vec![1],
@@ -151,20 +151,20 @@ impl PointwiseRow {
         self.short.get(class as usize).copied().unwrap_or_default()
     }
 
-    /// Inputs that a family's programs of this row have: ops of few inputs share theirs, which spares compiling more.
-    /// Lists take as many buffers whatever the op, but for others every one takes time.
+    /// Inputs of a family's programs for this row: ops with few inputs share programs, which saves compilation. Lists
+    /// take equally many buffers for all ops, but elsewhere every buffer takes time.
     pub(in crate::ops) fn slots(&self, family: Family) -> usize {
         self.arity.max(if family == Family::Foreach { 3 } else { 2 })
     }
 
-    /// The `sources` of the inputs that the row's programs have and the row does not: scalars, so that nothing is read.
+    /// The `sources` of the inputs that the row's programs have but the row lacks: scalars, so that nothing is read.
     pub(in crate::ops) fn absent_sources(&self, family: Family) -> i32 {
         (self.arity..self.slots(family)).fold(0, |sources, index| sources | (Source::Value as i32) << (2 * index))
     }
 
-    /// The cases of a generic program: of all ops that share it and are as short, or as long, as this one. Those that
-    /// are a few instructions have a program of their own, as it takes PoCL 0.2 s to compile and not 0.5 to 0.7 s: most
-    /// of what a first step runs is in it. An op with a part shares none: such take long to compile, and few models
+    /// The cases of a generic program: of all ops that share it and are as short, or as long, as this one. Ops of a
+    /// few instructions have a separate program, which PoCL compiles in 0.2 s, not 0.5 to 0.7 s, and which contains
+    /// most of what a first step runs. An op with a part shares no program: these take long to compile, and few models
     /// call two.
     fn cases_alike(&self, family: Family, class: Class) -> String {
         let (slots, expr) = (self.slots(family), expr_class(class));
@@ -178,7 +178,7 @@ impl PointwiseRow {
         POINTWISE.iter().filter(alike).filter(|row| row.is_meant_for(class)).map(|row| row.case_text(expr)).collect()
     }
 
-    /// Expressions for signed integers alone need not be valid for others.
+    /// Expressions for signed integers only may be invalid for unsigned ones.
     fn is_meant_for(&self, class: Class) -> bool {
         class != Class::Unsigned || self.dtypes >> DType::U64.code() & 1 == 1
     }

@@ -1,4 +1,4 @@
-//! How the strided element-wise kernel walks: tiles, vectors, and which dimension lies next to the innermost.
+//! How the strided element-wise kernel walks: tiles, vectors, and the dimension next to the innermost.
 
 use super::GROUP;
 use crate::error::Result;
@@ -6,16 +6,16 @@ use crate::kernels::Layout;
 use crate::ops::Operand;
 use crate::ops::Target;
 
-/// Vectors of a CPU tile where operands are strided: along rows, so that a row's vectors share its set-up; or, where an
-/// operand is transposed, few cache lines of which all is used.
+/// Vectors of a CPU tile of strided operands: along a row, so that they share its set-up; or, if an operand is
+/// transposed, one per row, so that its cache lines are few and fully used.
 pub(in crate::ops) const TILE_VECTORS: i64 = 64;
 pub(in crate::ops) const TILE_ROWS: i64 = 256;
 /// Occupancy target: groups of work-items for each core, which share the tiles evenly.
 const OCCUPANCY_TARGET: usize = 8;
-/// Side of a GPU tile, in elements, where an operand is transposed; each item takes one.
+/// Side of a GPU tile, in elements, if an operand is transposed; each item takes one element.
 pub(in crate::ops) const GPU_SIDE: i64 = 16;
 
-/// Tiles of the strided kernel: `rows` rows, or so many times `rows_at_once`, by `vectors` vectors.
+/// Tiles of the strided kernel: `rows * rows_at_once` rows by `vectors` vectors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::ops) struct Tiles {
     pub vectors: i64,
@@ -25,7 +25,7 @@ pub(in crate::ops) struct Tiles {
 }
 
 impl Tiles {
-    /// (global, local) size: on CPUs each item takes some tiles, on GPUs one, or each group.
+    /// (global, local) size: on CPUs each item takes several tiles; on GPUs each item, or each group, takes one.
     pub fn items(&self, target: &Target) -> (usize, usize) {
         let tiles = self.count as usize;
         if target.is_cpu() {

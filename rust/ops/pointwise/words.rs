@@ -1,15 +1,15 @@
-//! Copies and fills of dtypes that a device stores and does not compute in, by words of 64 bits.
+//! Copies and fills of dtypes that a device can store but not compute in, by words of 64 bits.
 
 use super::pointwise;
 use crate::error::Result;
 use crate::kernels::DType;
 use crate::ops::{Operand, Scalar};
 
-/// Dtype in which their elements are moved.
+/// Dtype in which elements are moved.
 const WORD: DType = DType::I64;
 const WORD_SIZE: i64 = WORD.size() as i64;
 
-/// Copies float64 and complex128 where the device does not compute in them: each element is one or two words.
+/// Copies float64 and complex128 if the device does not compute in them: each element is one or two words.
 pub(super) fn copy_words(op: u32, shape: &[i64], operands: [&Operand<'_>; 2], scalars: &[Scalar]) -> Result<()> {
     let words = operands[0].dtype.size() as i64 / WORD_SIZE;
     let within = |inner: i64, outer: &[i64]| [&[inner], outer].concat();
@@ -19,7 +19,7 @@ pub(super) fn copy_words(op: u32, shape: &[i64], operands: [&Operand<'_>; 2], sc
     pointwise(op, WORD, &within(words, shape), 1, &moved, scalars, 0)
 }
 
-/// Fills memory of such a dtype with a scalar: all first words, then all second ones.
+/// Fills memory of such a dtype with a scalar: all first words, then all second words.
 pub(super) fn fill_words(op: u32, shape: &[i64], out: &Operand<'_>, scalars: &[Scalar]) -> Result<()> {
     let mut bytes = Vec::new();
     for scalar in scalars {

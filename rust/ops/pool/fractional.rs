@@ -25,7 +25,7 @@ mod ffi {
     }
 }
 
-/// The last three of some sizes, with ones in front where there are fewer.
+/// The last three of some sizes, with leading ones if there are fewer.
 fn volume(sizes: &[i64]) -> [i64; 3] {
     let mut last = sizes.iter().rev();
     let mut next = || last.next().copied().unwrap_or(1);
@@ -34,7 +34,7 @@ fn volume(sizes: &[i64]) -> [i64; 3] {
 }
 
 /// Pools [planes, ..., height, width] by windows of `kernel_size`, of two dimensions or three. All tensors are
-/// contiguous; `random_samples` [planes, dimensions] are at least as many as there are planes.
+/// contiguous; `random_samples` [planes, dimensions] has a row for each plane, or more.
 ///
 /// # Errors
 /// As the driver reports.

@@ -1,5 +1,5 @@
 // Max pooling of windows at random positions (CLASS_F and CLASS_D): B. Graham, "Fractional max-pooling" (2014), with
-// pseudorandom sequences. Planes are contiguous [depth, height, width]; of images the depth is 1.
+// pseudorandom sequences. Planes are contiguous [depth, height, width]; images have depth 1.
 
 // Sizes of the input, of the output and of a window, outermost dimension first.
 typedef struct {
@@ -9,8 +9,8 @@ typedef struct {
 } Fractional;
 SHARED(Fractional, 72);
 
-// Where window `index` of a dimension begins: the last one at the end, the others by a sequence of steps that differ by
-// 1.
+// Start of window `index` along a dimension: the last window ends at the border, and steps between the others differ
+// by 1.
 INLINE long window_start(T sample, long index, long input, long output, long kernel_size) {
   if (index == output - 1) return input - kernel_size;
   const T alpha = (T)(input - kernel_size) / (T)(output - 1);
@@ -18,7 +18,7 @@ INLINE long window_start(T sample, long index, long input, long output, long ker
 }
 
 // The largest element of each window, and its position in the plane; the last NaN, if there is one. `samples` has
-// `spatial` numbers in [0, 1) a plane: by dimension for volumes, and for images that of the width first.
+// `spatial` values in [0, 1) per plane: in the order of dimensions for volumes, and with the width first for images.
 __kernel void fractional_max_pool(__global uchar *out, ulong out_offset, __global uchar *indices, ulong indices_offset,
                                   __global const uchar *input, ulong input_offset, __global const uchar *samples,
                                   ulong samples_offset, int dtype0, Fractional p, long n, int spatial) {

@@ -14,13 +14,13 @@ use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// Windows, one value for each spatial dimension, outermost first; empty lists mean that they adapt to the sizes of
+    /// Windows, one value for each spatial dimension, outermost first; with empty lists they adapt to the sizes of
     /// input and output.
     #[derive(Clone, Copy, Debug)]
     pub struct Pool<'a> {
         /// Number of spatial dimensions.
         pub spatial: usize,
-        /// Extent of a window, in elements it takes.
+        /// Size of a window, in elements.
         pub kernel_size: &'a [i64],
         /// Stride between neighbouring windows.
         pub stride: &'a [i64],
@@ -33,7 +33,7 @@ mod ffi {
     /// Divisor of averages.
     #[derive(Clone, Copy, Debug)]
     pub struct Divisor {
-        /// True where padding counts as elements.
+        /// True if padding counts as elements.
         pub count_include_pad: bool,
         /// A divisor in place of the count; 0 for none.
         pub divisor_override: i64,
@@ -54,17 +54,17 @@ mod ffi {
 
 pub use ffi::{Divisor, Pool};
 
-/// Elements in a row of a window from which vectors along it pay, and not across channels.
+/// From this many elements in a row of a window on, vectors along it are faster than vectors across channels.
 const WIDE_WINDOW: i64 = 8;
-/// Occupancy target: planes, rows or output positions for each core of a CPU, whose items take whole ones and then get fair
+/// Occupancy target: planes, rows or output positions per core of a CPU, so that items that take whole ones get equal
 /// shares.
 const OCCUPANCY_TARGET: i64 = 8;
 
 /// Equivalent kernels.
 struct Kernels<A> {
-    /// Of `pool.cl`.
+    /// The kernel of `pool.cl`.
     gather: EntryPoint<A>,
-    /// For CPUs, where tensors and windows suit one.
+    /// A kernel for CPUs, if tensors and windows suit one.
     whole: Option<Whole<A>>,
 }
 
@@ -100,7 +100,7 @@ pub fn max_pool(pool: &Pool<'_>, output: &Tensor<'_>, indices: &Tensor<'_>, inpu
     }
     let tensors = [output, indices, input];
     let layout = layout(&tensors, pool.spatial)?;
-    // Vectors must not reach beyond the rows of windows, which borders cut short where windows are fixed.
+    // Vectors must not reach beyond the rows of windows, which borders cut short if windows are fixed.
     let lanes = Geometry::of(&Target::of(output.address)?, output.class()).lanes as i64;
     let whole = if pool.is_adaptive() && pool.window_width(input, output) >= lanes && pool.are_dense(&tensors) {
         Some(pool.planes(entry::MAX_POOL_PLANES, output))
@@ -123,7 +123,7 @@ pub fn max_pool(pool: &Pool<'_>, output: &Tensor<'_>, indices: &Tensor<'_>, inpu
     pool.launch(&Kernels { gather: entry::MAX_POOL, whole }, output, (input, output), args)
 }
 
-/// Returns true if gradients may be added up in the memory of the result, which would round 16-bit floats each time.
+/// Returns true if gradients may be added up in the memory of the result. 16-bit floats may not: each step would round.
 fn adds_in_place(grad_input: &Tensor<'_>) -> bool {
     grad_input.dtype == grad_input.class().storage()
 }
@@ -224,7 +224,7 @@ impl Pool<'_> {
         self.kernel_size.is_empty()
     }
 
-    /// For the tensor that is pooled and the one that has a value for each window.
+    /// The windows between the pooled tensor and the tensor with a value per window.
     fn window(&self, input: &Tensor<'_>, output: &Tensor<'_>) -> Result<PoolWindow> {
         let sizes = |tensor| {
             let [width, height, depth, _, _] = planes::sizes(tensor, self.spatial);
@@ -262,8 +262,8 @@ impl Pool<'_> {
         Whole { kernel, tasks: height * depth * channels * samples }
     }
 
-    /// Outputs of a row whose windows lie within the row of the input, as `inner_outputs` of `pool_rows.cl` has them;
-    /// none where windows adapt to the sizes.
+    /// Outputs of a row whose windows lie within the row of the input, as in `inner_outputs` of `pool_rows.cl`; none if
+    /// windows are adaptive.
     fn inner_outputs(&self, input: &Tensor<'_>, output: &Tensor<'_>) -> i64 {
         if self.is_adaptive() {
             return 0;
@@ -278,7 +278,7 @@ impl Pool<'_> {
         outputs.min((last_begin + padding) / stride + 1) - div_ceil(padding, stride)
     }
 
-    /// A kernel of `pool_channels_last.cl`, where the channels of all tensors are neighbours.
+    /// A kernel of `pool_channels_last.cl`, if the channels of all tensors are neighbours.
     fn channels_last<A>(&self, kernel: EntryPoint<A>, tensors: &[&Tensor<'_>]) -> Option<Whole<A>> {
         let [width, height, depth, _, samples] = planes::sizes(tensors.first()?, self.spatial);
         let serves = planes::channels_are_neighbours(tensors, self.spatial);
@@ -297,7 +297,7 @@ impl Pool<'_> {
         })
     }
 
-    /// Elements in a row of the windows, at least, where no border cuts them short.
+    /// Least number of elements in a row of the windows that no border cuts short.
     fn window_width(&self, pooled: &Tensor<'_>, windowed: &Tensor<'_>) -> i64 {
         if let Some(width) = self.kernel_size.last() {
             return *width;
@@ -306,7 +306,7 @@ impl Pool<'_> {
         width / outputs.max(1)
     }
 
-    /// Launches a kernel that writes to `written`; `pooled` and `windowed` give the sizes that windows join.
+    /// Launches a kernel that writes to `written`; `pooled` and `windowed` give the sizes on both sides of the windows.
     fn launch<A: Arguments>(
         &self,
         kernels: &Kernels<A>,

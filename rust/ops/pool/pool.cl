@@ -1,8 +1,8 @@
 // Max and average pooling in up to three dimensions, with fixed or adaptive windows, forward and backward.
 //
-// A task is one position of VEC channels of a sample: its window is worked out once for all of them. For channels-last
-// tensors the lanes are neighbours; for others each reads a plane of its own, in step with the rest. The backward
-// kernels gather, adding up what reaches an input position: no atomics, one order of summation.
+// A task is one position of VEC channels of a sample: its window is computed once for all of them. For channels-last
+// tensors the lanes are neighbours; for others each lane reads its own plane. The backward kernels gather: they add up
+// all gradients of an input position, without atomics and in a fixed order.
 //
 // Layouts list the dimensions [W, H, D, C, N]; absent ones have size 1.
 
@@ -23,7 +23,7 @@ typedef struct {
 } PoolWindow;
 SHARED(PoolWindow, 72);
 
-// By what a sum is divided.
+// The divisor of a sum.
 typedef struct {
   long divisor_override;  // in place of the count; 0 for none
   int count_include_pad;
@@ -77,8 +77,8 @@ INLINE WindowRange cover_range(const PoolWindow *w, int adaptive, const int *at)
   return r;
 }
 
-// Returns true if a window holds no element: ceil_mode makes some that lie in the padding alone, and dilation some
-// whose elements all miss the input.
+// Returns true if a window has no element: with ceil_mode a window may lie in the padding only, and with dilation all
+// its elements may miss the input.
 INLINE bool is_empty(const WindowRange *r) {
   return r->begin[0] >= r->end[0] || r->begin[1] >= r->end[1] || r->begin[2] >= r->end[2];
 }
@@ -107,7 +107,7 @@ INLINE long average_divisor(const PoolWindow *w, int adaptive, const AverageDivi
          counted_elements(w, adaptive, by->count_include_pad, 2, z);
 }
 
-// The position of a task: its index in the planes, its first channel and how many it has, its sample.
+// The position of a task: its index in the planes, its first channel, its number of channels, and its sample.
 typedef struct {
   int at[3], width;
   long channel, sample;
@@ -133,7 +133,7 @@ INLINE Task find_task(const Layout *layout, bool channels_last, long index) {
   return task;
 }
 
-// Moves on to the next channels; false, and back to the first, after the last.
+// Advances to the next channels. After the last, goes back to the first and returns false.
 INLINE bool next_channels(const Layout *layout, Task *task) {
   task->channel += VEC;
   bool more = task->channel < layout->sizes[3];
@@ -142,7 +142,7 @@ INLINE bool next_channels(const Layout *layout, Task *task) {
   return more;
 }
 
-// Moves on to the next index, as find_task would, without its divisions.
+// Advances to the next index, like find_task but without its divisions.
 INLINE void next_task(const Layout *layout, bool channels_last, Task *task) {
   if (channels_last && next_channels(layout, task)) return;
   for (int d = 0; d < 3; d++) {
@@ -169,7 +169,7 @@ INLINE long spatial_offset(const Layout *layout, int operand, int x, int y, int 
   Task task = find_task(&layout, channels_last, first);                                                            \
   for (long index = first; index < last; index++, next_task(&layout, channels_last, &task))
 
-// True if the position of a task may differ from that of the one before: finding windows takes divisions.
+// True if a task may have another position than the previous task: finding windows takes divisions.
 #define MOVED (index == first || task.channel == 0 || !channels_last)
 
 #define FOR_RANGE(r, x, y, z)                              \
@@ -177,7 +177,7 @@ INLINE long spatial_offset(const Layout *layout, int operand, int x, int y, int 
     for (int y = r.begin[1]; y < r.end[1]; y += r.step[1]) \
       for (int x = r.begin[0]; x < r.end[0]; x += r.step[0])
 
-// Indices in the [D, H, W] plane, one a lane. They are stored as long and held in lanes as wide as T.
+// Indices in the [D, H, W] plane, one per lane. They are stored as long and held in lanes as wide as T.
 typedef union {
   TM vector;
   TI lanes[VEC];
@@ -206,7 +206,7 @@ INLINE void store_indices(__global uchar *p, long stride, int n, PlaneIndices pl
   FIRST_LANES(l, n) *(__global long *)(p + l * stride) = plane_indices.lanes[l];
 }
 
-// The largest of each window (the last NaN wins) and its index. Operands: output, indices, input.
+// The largest element of each window (the last NaN wins) and its index. Operands: output, indices, input.
 __kernel void max_pool(__global uchar *output, ulong output_offset, __global uchar *indices, ulong indices_offset,
                        __global const uchar *input, ulong input_offset, int dtype0, Layout layout, PoolWindow w,
                        int adaptive) {
@@ -235,8 +235,8 @@ __kernel void max_pool(__global uchar *output, ulong output_offset, __global uch
   }
 }
 
-// The gradients of the outputs that chose each input. Operand of `layout`, whose positions are those of the input:
-// grad_input; of `outputs`: grad_output, indices.
+// Adds up the gradients of the outputs that chose each input. Operand of `layout`, which has the positions of the
+// input: grad_input; operands of `outputs`: grad_output, indices.
 __kernel void max_pool_backward(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
                                 ulong grad_offset, __global const uchar *indices, ulong indices_offset, int dtype0,
                                 Layout layout, Layout outputs, PoolWindow w, int adaptive) {
@@ -257,7 +257,7 @@ __kernel void max_pool_backward(__global uchar *grad_input, ulong grad_input_off
   }
 }
 
-// The mean of each window, or its sum over the divisor that takes the count's place. Operands: output, input.
+// The mean of each window, or its sum over the divisor that replaces the count. Operands: output, input.
 __kernel void avg_pool(__global uchar *output, ulong output_offset, __global const uchar *input, ulong input_offset,
                        int dtype0, Layout layout, PoolWindow w, int adaptive, AverageDivisor divided_by) {
   WindowRange r;
@@ -278,8 +278,8 @@ __kernel void avg_pool(__global uchar *output, ulong output_offset, __global con
   }
 }
 
-// Each input's share of the gradients of the outputs that averaged it. Operand of `layout`, whose positions are those
-// of the input: grad_input; of `outputs`: grad_output.
+// Each input's share of the gradients of the outputs that averaged it. Operand of `layout`, which has the positions of
+// the input: grad_input; operand of `outputs`: grad_output.
 __kernel void avg_pool_backward(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
                                 ulong grad_offset, int dtype0, Layout layout, Layout outputs, PoolWindow w,
                                 int adaptive, AverageDivisor divided_by) {

@@ -1,10 +1,10 @@
-// Pooling of channels-last images, one item an output position; arguments and operands are those of the kernels in
+// Pooling of channels-last images, one item per output position; arguments and operands are those of the kernels in
 // pool.cl.
 //
-// There a task is VEC channels, and goes through a window for each of them: of every input position it reads one
-// vector, and the next task the next. These kernels read all channels of a position, so that memory is read in order.
+// In pool.cl a task has VEC channels, and walks a window for them: it reads one vector of every input position, and the
+// next task reads the next vector. These kernels read all channels of a position, so that memory is read in order.
 
-// Vectors of channels that are taken at a time, in registers: 64 floats with vectors of 64 bytes.
+// Vectors of channels that are processed at a time, in registers: 64 floats with vectors of 64 bytes.
 #define STRIPS 4
 
 #define FOR_POSITIONS(layout)                                                                     \
@@ -25,7 +25,7 @@ INLINE Task position_at(const Layout *layout, long index) {
   return task;
 }
 
-// Moves on to the next index, as position_at would, without its divisions.
+// Advances to the next index, like position_at but without its divisions.
 INLINE void next_position(const Layout *layout, Task *task) {
   for (int d = 0; d < 3; d++) {
     if (++task->at[d] < layout->sizes[d]) return;
@@ -38,7 +38,7 @@ INLINE long position_offset(const Layout *layout, int operand, const Task *task)
   return plane_of(layout, operand, task) + spatial_offset(layout, operand, task->at[0], task->at[1], task->at[2]);
 }
 
-// LOAD and STORE take `s`, the number of a vector of channels.
+// LOAD and STORE take `s`, the index of a vector of channels.
 #define LOAD_WHOLE(p) load_vector(p, channel + s * VEC, DTYPE0)
 #define LOAD_LAST(p) load_part(p, channel + s * VEC, channels, DTYPE0, 0)
 #define STORE_WHOLE(p, v) store_vector(p, channel + s * VEC, DTYPE0, v)
@@ -91,8 +91,8 @@ __kernel void max_pool_channels_last(__global uchar *output, ulong output_offset
   }
 }
 
-// The averages of COUNT vectors of channels from `channel` on. Divided, which takes 16 cycles a vector: with the
-// reciprocal the mean of ones would not be one.
+// The averages of COUNT vectors of channels from `channel` on. Divides, which takes 16 cycles per vector: with the
+// reciprocal, the mean of ones would not be one.
 #define AVERAGE_OF(COUNT, LOAD, STORE)                                    \
   TV sums[COUNT];                                                         \
   FOR_STRIPS(COUNT) sums[s] = (TV)0;                                      \
@@ -108,7 +108,7 @@ __kernel void avg_pool_channels_last(__global uchar *output, ulong output_offset
   const long channels = layout.sizes[3];
   FOR_POSITIONS(layout) {
     WindowRange r = window_range(&w, ADAPTIVE, task.at);
-    // A window that lies in the padding alone, which ceil_mode can make, is empty.
+    // With ceil_mode, a window may lie in the padding only, and is empty.
     const bool empty = is_empty(&r);
     T divisor = (T)average_divisor(&w, ADAPTIVE, &divided_by, task.at[0], task.at[1], task.at[2]);
     __global const uchar *p = input + input_offset + plane_of(&layout, 1, &task);

@@ -1,7 +1,7 @@
-// Pooling of dense planes, one item a plane; arguments and operands are those of the kernels in pool.cl.
+// Pooling of dense planes, one item per plane; arguments and operands are those of the kernels in pool.cl.
 //
-// Where channels are not contiguous the lanes of pool.cl read sixteen planes at once, a kilobyte or more apart. These
-// kernels go along the rows of one plane instead. An item owns its plane, so it may add to it: PyTorch's CPU backend
+// If channels are not contiguous, the lanes of pool.cl read sixteen planes at once, a kilobyte or more apart. These
+// kernels read along the rows of one plane instead. An item owns its plane, so it may add to it: PyTorch's CPU backend
 // adds in the same order, and rounds to the storage type as often.
 
 #define FOR_PLANES(layout)                                    \
@@ -36,7 +36,7 @@ __kernel void max_pool_backward_planes(__global uchar *grad_input, ulong grad_in
   }
 }
 
-// The windows of a plane in turn. One is found from the last without most of the divisions that window_range takes.
+// Iterates over the windows of a plane. Finding the next one saves most of the divisions of window_range.
 typedef struct {
   int at[3];
   WindowRange range;
@@ -100,7 +100,7 @@ __kernel void max_pool_planes(__global uchar *output, ulong output_offset, __glo
       FOR_ROWS(r, y, z) {
         long row = row_start(&w, y, z);
         for (int i = r.begin[0]; i < r.end[0]; i += VEC) {
-          // The last vector of a row may begin among the elements of the one before.
+          // The last vector of a row may overlap the previous one.
           long first = row + min(i, r.end[0] - VEC);
           TV v = load_vector(x_plane, first, DTYPE0);
           TM better = (v > best.vector) | IS_NAN(v);
@@ -108,7 +108,7 @@ __kernel void max_pool_planes(__global uchar *output, ulong output_offset, __glo
           where.vector = better ? (TM)(TI)first + lane.vector : where.vector;
         }
       }
-      // The first of equals, and the last NaN.
+      // The first of equal elements wins, and the last NaN.
       T top = best.lanes[0];
       TI top_index = where.lanes[0];
       for (int l = 1; l < VEC; l++) {
@@ -138,7 +138,7 @@ __kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __glo
         __global const uchar *row = x_plane + row_start(&w, y, z) * dtype_size(DTYPE0);
         for (long i = r.begin[0]; i < r.end[0]; i += VEC) sum += load_part(row, i, r.end[0], DTYPE0, 0);
       }
-      // A window that lies in the padding alone, which ceil_mode can make, is empty.
+      // With ceil_mode, a window may lie in the padding only, and is empty.
       bool empty = r.begin[0] >= r.end[0] || r.begin[1] >= r.end[1] || r.begin[2] >= r.end[2];
       T divisor = (T)cursor_divisor(&w, ADAPTIVE, &divided_by, &c);
       store(y_plane, output_index, DTYPE0, empty ? (T)0 : lanes_sum(sum) / divisor);

@@ -1,16 +1,16 @@
-// Pooling along the rows of dense planes on CPUs, some rows of outputs an item; arguments and operands are those of the
-// kernels in pool.cl.
+// Pooling along the rows of dense planes on CPUs, several rows of outputs per item; arguments and operands are those of
+// the kernels in pool.cl.
 //
-// Where channels are not contiguous the lanes of pool.cl read VEC planes at once, and each element alone. Here lanes are
-// VEC neighbouring outputs of a row, whose elements are contiguous or evenly spaced. That serves the inner outputs, whose
-// windows no border cuts short; the others are computed one by one. Windows are gone through in the same order.
+// If channels are not contiguous, the lanes of pool.cl read VEC planes at once, element by element. Here lanes are VEC
+// neighbouring outputs of a row, whose elements are contiguous or evenly spaced. This works for the inner outputs,
+// whose windows no border cuts short; the others are computed one by one. The order within a window is the same.
 
 // VEC elements of a row from i on, `step` apart.
 INLINE TV load_spaced(__global const uchar *row, long i, int step, int dtype0) {
   if (step == 1) return load_vector(row, i, DTYPE0);
 #if VEC > 1
   if (step == 2) {
-    // Two vectors that overlap by one element: nothing behind the last element is read.
+    // Two vectors that overlap by one element: nothing after the last element is read.
     TV low = load_vector(row, i, DTYPE0), high = load_vector(row, i + VEC - 1, DTYPE0), spaced;
     spaced.lo = low.even;
     spaced.hi = high.odd;
@@ -80,7 +80,7 @@ __kernel void max_pool_rows(__global uchar *output, ulong output_offset, __globa
     const long outputs = first_output(&w, &row);
     for (int x = 0; x < w.output[0];) {
       if (is_inner(&inner, x) && !has_no_rows(&r)) {
-        // The last vector may begin among the outputs of the one before.
+        // The last vector may overlap the previous one.
         x = min(x, inner.last);
         const int begin = x * w.stride[0] - w.padding[0];
         const long start = row_start(&w, r.begin[1], r.begin[2]) + begin;
@@ -130,11 +130,11 @@ __kernel void avg_pool_rows(__global uchar *output, ulong output_offset, __globa
     __global const uchar *x_plane = input + input_offset + plane_offset(&layout, 1, row.plane);
     __global uchar *y_plane = output + output_offset + plane_offset(&layout, 0, row.plane);
     const long outputs = first_output(&w, &row);
-    // That of all inner outputs of the row.
+    // The divisor of all inner outputs of the row.
     const T inner_divisor = (T)average_divisor(&w, 0, &divided_by, inner.first, row.at[1], row.at[2]);
     for (int x = 0; x < w.output[0];) {
       if (is_inner(&inner, x) && !has_no_rows(&r)) {
-        // The last vector may begin among the outputs of the one before.
+        // The last vector may overlap the previous one.
         x = min(x, inner.last);
         const int begin = x * w.stride[0] - w.padding[0];
         TV sum = (TV)0;

@@ -41,7 +41,7 @@ mod table {
 /// Consecutive counters of a group, the `BESIDE` of `random.cl`.
 const BESIDE: i64 = 8;
 
-/// Elements that BESIDE counters make, the `GROUP` of `random.cl`: 32-bit words go twice as far as 64-bit ones.
+/// Elements that BESIDE counters make, the `GROUP` of `random.cl`: twice as many of 32-bit words as of 64-bit ones.
 const fn group(class: Class) -> i64 {
     match class {
         Class::Float => 32,
@@ -49,12 +49,12 @@ const fn group(class: Class) -> i64 {
     }
 }
 
-/// Counter values that a launch over so many elements uses up, whatever its class.
+/// Counters that a launch over `elements` uses up, in any class.
 pub const fn random_counters(elements: i64) -> u64 {
     (div_ceil(elements, group(Class::Double)) * BESIDE) as u64
 }
 
-/// The class that a distribution is drawn in: integers hold what was drawn in single precision.
+/// The class that a distribution is drawn in: integers are drawn in single precision.
 fn drawing_class(dtype: DType) -> Result<Class> {
     match dtype.class() {
         Class::Double => Ok(Class::Double),
@@ -65,7 +65,7 @@ fn drawing_class(dtype: DType) -> Result<Class> {
     }
 }
 
-/// Work-items that draw so many elements: on CPUs each runs the counters of a group, on GPUs each one counter.
+/// Work-items that draw `elements`: on CPUs each runs the counters of a group, on GPUs one counter.
 fn drawing_items(target: &Target, class: Class, elements: i64) -> i64 {
     let groups = div_ceil(elements, group(class));
     if target.is_cpu() {
@@ -84,8 +84,8 @@ pub(in crate::ops) fn switch() -> Switch {
     Switch { functions: table::CODES, cases: table::CASES.to_owned() }
 }
 
-/// Enqueues a kernel whose items check whether there is anything for them: one size of group, so that drivers that
-/// compile a kernel for each do so once.
+/// Enqueues a kernel whose items check their bounds: so all launches have one group size, and drivers that compile a
+/// kernel for each size do so once.
 fn launch<A: Arguments>(
     target: &Target,
     program: &CachedProgram,
@@ -152,7 +152,8 @@ pub fn random_integers(out: &Tensor<'_>, range: u64, base: i64, stream: RandomSt
     launch(&target, &program, entry::RANDOM_INTEGERS, &args, drawing_items(&target, Class::Integer, count))
 }
 
-/// Fills a dense tensor with 0 and 1; `probabilities` is laid out alike. One outside [0, 1] is a fault of the stream.
+/// Fills a dense tensor with 0 and 1; `probabilities` has the same layout. A probability outside [0, 1] is a
+/// fault of the stream.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for complex dtypes.
@@ -179,16 +180,16 @@ pub fn random_bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Ra
     launch(&target, &program, entry::RANDOM_BERNOULLI, &args, drawing_items(&target, class, count))
 }
 
-/// Returns true if [`permutation`] runs where `out` is: on CPUs, where one work-item takes a quarter of the time that
-/// sorting random keys takes.
+/// Returns true if [`permutation`] is used on the device of `out`: on CPUs, as one work-item takes a quarter of the
+/// time of sorting random keys.
 ///
 /// # Errors
-/// [`Error::Invalid`] for an address of no device.
+/// [`Error::Invalid`] if the address belongs to no device.
 pub fn swaps_permutations(out: &Tensor<'_>) -> Result<bool> {
     Ok(Target::of(out.address)?.is_cpu())
 }
 
-/// Fills `out` with a permutation that random numbers of 63 bits, `keys`, tell. Both are dense and int64.
+/// Fills `out` with the permutation of `keys`, random numbers of 63 bits. Both are dense and int64.
 ///
 /// # Errors
 /// As the driver reports.
@@ -204,7 +205,7 @@ pub fn permutation(out: &Tensor<'_>, keys: &Tensor<'_>) -> Result<()> {
     target.launch(&program, entry::PERMUTATION, &args, &[1], Some(&[1]))
 }
 
-/// Keeps each element with probability `keep_prob`, divided by it; `mask` (bool) tells which. All are laid out alike.
+/// Keeps each element with probability `keep_prob`, divided by it; `mask` (bool) marks them. All have the same layout.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for complex dtypes.
@@ -237,7 +238,7 @@ pub fn dropout(
     launch(&target, &program, entry::DROPOUT, &args, drawing_items(&target, class, count))
 }
 
-/// `grad_in = mask ? grad_out * scale : 0`. All are laid out alike.
+/// `grad_in = mask ? grad_out * scale : 0`. All have the same layout.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for complex dtypes.

@@ -1,12 +1,12 @@
 // Random tensors from the counter-based generator of philox.cl.
 //
-// The stream is numbered in counters of four 32-bit words. A group is BESIDE consecutive counters, and makes GROUP
-// output elements: the first words of its counters lie side by side, then the second ones. Which counter and word an
-// element gets depends on its position alone, so they do not depend on the launch, the work-group size or the device.
-// Permutations, which are made of them, do: CPUs swap by them, and GPUs sort them as keys. The host moves the
-// generator's offset on by BESIDE counters a group.
+// The stream consists of counters, of four 32-bit words each. A group is BESIDE consecutive counters, and makes GROUP
+// output elements: the first words of its counters come side by side, then the second words. The counter and word of an
+// element depend only on its position, not on the launch, the work-group size or the device. Permutations do depend on
+// the device: CPUs swap by these numbers, and GPUs sort them as keys. The host advances the generator's offset by
+// BESIDE counters per group.
 //
-// A work-item of a CPU runs the counters of a group in the lanes of vectors; on GPUs each has one (random_groups.cl).
+// A work-item on a CPU runs the counters of a group in the lanes of vectors; on GPUs it has one (random_groups.cl).
 // Outputs are dense. All distributions share one entry point, `op` and two parameters; each is a row of
 // native_functions.yaml.
 
@@ -80,7 +80,7 @@ static inline TV normal_vector(const Words words[4], int k) {
 
 //@FUNCTIONS@
 
-// Vector k of a group, from the distribution that native_functions.yaml calls `op`.
+// Vector k of a group, from distribution `op` of native_functions.yaml.
 static inline TV sample(int op, const Words words[4], int k, T s0, T s1) {
   switch (op) {
     //@CASES@

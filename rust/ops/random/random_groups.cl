@@ -1,5 +1,5 @@
 // The entry points of random.cl for GPUs: a work-item has a counter. A work-group exchanges its numbers in local
-// memory, so that neighbouring items have neighbouring elements.
+// memory, so that neighbouring items store neighbouring elements.
 
 #if !defined(IS_CPU) && !defined(IS_COMPLEX)
 
@@ -7,7 +7,7 @@
 #define RANDOM_ITEMS 64
 #define MADE (RANDOM_ITEMS * VECTORS)
 
-// Index of number k of this item among those of its work-group.
+// Index of this item's random number k among the numbers of its work-group.
 static inline int index_in_group(int k) {
   const int item = get_local_id(0);
   return item / BESIDE * GROUP + k * BESIDE + item % BESIDE;
@@ -17,14 +17,14 @@ static inline void own_words(ulong seed, ulong offset, uint words[4]) {
   words_of(seed, offset + get_global_id(0), words);
 }
 
-// Elements that this item has of those of its work-group.
+// This item's elements of its work-group.
 #define FOR_ELEMENTS(i, at, n)                                                                \
   for (long i = get_local_id(0), at = get_group_id(0) * (long)MADE + i; i < MADE && at < (n); \
        i += RANDOM_ITEMS, at += RANDOM_ITEMS)
 
 #ifdef IS_INTEGER
 
-// As that of CPUs.
+// As random_integers of random_lanes.cl.
 __kernel GROUPS_OF(RANDOM_ITEMS) void random_integers(__global uchar *out, ulong out_offset, int dtype0, long n,
                                                       ulong seed, ulong offset, ulong range, long base) {
   __local ulong made[MADE];
@@ -40,7 +40,7 @@ __kernel GROUPS_OF(RANDOM_ITEMS) void random_integers(__global uchar *out, ulong
 
 #elif defined(IS_FLOAT)
 
-// Leaves the numbers of a work-group, uniform in [0, 1), in `made`.
+// Writes the random numbers of a work-group, uniform in [0, 1), to `made`.
 static inline void make_uniform(__local T *made, ulong seed, ulong offset) {
   uint words[4];
   own_words(seed, offset, words);
@@ -68,7 +68,7 @@ __kernel GROUPS_OF(RANDOM_ITEMS) void random_sample(__global uchar *out, ulong o
   own_words(seed, offset, words);
   UNROLL for (int k = 0; k < VECTORS; k++) {
     T v = sample(OP, words, k, a, b);
-    // The largest value below b that the dtype holds lies above a: rounding up to b is undone by starting over at a.
+    // Replaces a value that rounds up to b by a. The largest value below b that the dtype can hold is above a.
     if (OP == RANDOM_uniform_ && rounded(v, DTYPE0) >= b) v = a;
     made[index_in_group(k)] = v;
   }
@@ -91,7 +91,8 @@ __kernel GROUPS_OF(RANDOM_ITEMS) void random_bernoulli(__global uchar *out, ulon
   if (!is_good) report_fault(faults + faults_offset, FAULT_PROBABILITY, 0, 0);
 }
 
-// Dropout: keeps an element with probability `keep_prob` and scales it; the mask (bool) remembers which.
+// Dropout: keeps an element with probability `keep_prob` and scales it; the mask (bool) marks which. Other elements are
+// multiplied by zero, so that infinities and NaN stay visible, as in PyTorch.
 __kernel GROUPS_OF(RANDOM_ITEMS) void dropout(__global uchar *out, ulong out_offset, __global uchar *mask,
                                               ulong mask_offset, __global const uchar *input, ulong input_offset, int dtype0,
                                               long n, ulong seed, ulong offset, T keep_prob, T scale) {
@@ -99,20 +100,19 @@ __kernel GROUPS_OF(RANDOM_ITEMS) void dropout(__global uchar *out, ulong out_off
   make_uniform(made, seed, offset);
   FOR_ELEMENTS(i, at, n) {
     const bool kept = made[i] < keep_prob;
-    const T v = load(input + input_offset, at, DTYPE0) * scale;
     mask[mask_offset + at] = kept;
-    store(out + out_offset, at, DTYPE0, kept ? v : (T)0);
+    store(out + out_offset, at, DTYPE0, load(input + input_offset, at, DTYPE0) * (kept ? scale : (T)0));
   }
 }
 
-// One work-item an element.
+// One element per work-item.
 __kernel void dropout_backward(__global uchar *grad_in, ulong grad_in_offset, __global const uchar *grad_out,
                                ulong grad_out_offset, __global const uchar *mask, ulong mask_offset, int dtype0,
                                long n, T scale) {
   const long at = get_global_id(0);
   if (at >= n) return;
-  const T v = load(grad_out + grad_out_offset, at, DTYPE0) * scale;
-  store(grad_in + grad_in_offset, at, DTYPE0, mask[mask_offset + at] ? v : (T)0);
+  const T v = load(grad_out + grad_out_offset, at, DTYPE0);
+  store(grad_in + grad_in_offset, at, DTYPE0, v * (mask[mask_offset + at] ? scale : (T)0));
 }
 
 #endif

@@ -1,4 +1,4 @@
-// The entry points of random.cl for CPUs: a work-item makes the numbers of a group.
+// The entry points of random.cl for CPUs: a work-item makes the random numbers of a group.
 
 #ifdef IS_CPU
 
@@ -9,8 +9,8 @@ static inline void group_words(ulong seed, ulong offset, ulong group, Words word
 
 #ifdef IS_INTEGER
 
-// base + an integer below range; range 0 means all 64 bits. Two words an element, the high half of their product with
-// the range: the bias is below range / 2^64.
+// base + an integer below range; range 0 means all 64 bits. Each element is the high half of the product of two words
+// with the range: the bias is below range / 2^64.
 __kernel void random_integers(__global uchar *out, ulong out_offset, int dtype0, long n, ulong seed, ulong offset,
                               ulong range, long base) {
   long group = get_global_id(0);
@@ -26,8 +26,8 @@ __kernel void random_integers(__global uchar *out, ulong out_offset, int dtype0,
   }
 }
 
-// A permutation of 0 to n - 1 by swaps (R. Durstenfeld, "Algorithm 235: random permutation", Communications of the ACM 7,
-// 1964), of which `keys` has the random numbers, of 63 bits. One work-item: each swap follows from those before.
+// A permutation of 0 to n - 1 by swaps (R. Durstenfeld, "Algorithm 235: random permutation", Communications of the ACM
+// 7, 1964). `keys` has the random numbers, of 63 bits. One work-item, as each swap depends on the previous ones.
 __kernel void permutation(__global uchar *out, ulong out_offset, __global const uchar *keys, ulong keys_offset,
                           long n) {
   __global long *order = (__global long *)(out + out_offset);
@@ -42,14 +42,14 @@ __kernel void permutation(__global uchar *out, ulong out_offset, __global const 
 
 #elif defined(IS_FLOAT)
 
-// Up to 8 elements from `first` on.
+// Stores up to 8 elements from `first` on.
 static inline void store_vector(__global uchar *out, long first, long n, int dt, TV v) {
   if (dt == NATURAL_DTYPE && first + LANES <= n) {
     vstore8(v, 0, (__global T *)out + first);
     return;
   }
 #ifdef CLASS_F
-  // PoCL 3.1 takes the address that vstore_half8 is given for an aligned one.
+  // PoCL 3.1 assumes that the address of vstore_half8 is aligned.
   if (dt == DT_F16 && first + LANES <= n && ((uintptr_t)((__global half *)out + first) & 15) == 0) {
     vstore_half8_rte(v, 0, (__global half *)out + first);
     return;
@@ -61,7 +61,7 @@ static inline void store_vector(__global uchar *out, long first, long n, int dt,
   for (int i = 0; i < count; i++) store(out, first + i, dt, values[i]);
 }
 
-// The largest value below b that dt holds lies above a: rounding up to b is undone by starting over at a.
+// Replaces values that were rounded up to b by a. The largest value below b that dt can hold is above a.
 static inline void exclude_upper_bound(__global uchar *out, long first, long n, int dt, T a, T b) {
   int count = (int)min((long)LANES, n - first);
   for (int i = 0; i < count; i++)
@@ -103,7 +103,7 @@ __kernel void random_bernoulli(__global uchar *out, ulong out_offset, __global c
   if (!is_good) report_fault(faults + faults_offset, FAULT_PROBABILITY, 0, 0);
 }
 
-// Eight elements from `first` on, of which there are at least so many.
+// Loads eight elements from `first` on, all of which exist.
 static inline TV load_vector(__global const uchar *input, long first, int dt) {
   switch (dt) {
     case NATURAL_DTYPE: return vload8(0, (__global const T *)input + first);
@@ -117,7 +117,7 @@ static inline TV load_vector(__global const uchar *input, long first, int dt) {
   return vload8(0, values);
 }
 
-// Dropout: keeps an element with probability `keep_prob` and scales it; the mask (bool) remembers which.
+// Dropout: keeps an element with probability `keep_prob` and scales it; the mask (bool) marks which.
 __kernel void dropout(__global uchar *out, ulong out_offset, __global uchar *mask, ulong mask_offset,
                       __global const uchar *input, ulong input_offset, int dtype0, long n, ulong seed, ulong offset,
                       T keep_prob, T scale) {
@@ -128,9 +128,9 @@ __kernel void dropout(__global uchar *out, ulong out_offset, __global uchar *mas
     const TV u = uniform_vector(words, k);
     long first = group * GROUP + k * LANES;
     if (first + LANES <= n) {
-      const TV v = load_vector(input + input_offset, first, DTYPE0) * scale;
+      const TV v = load_vector(input + input_offset, first, DTYPE0);
       vstore8(convert_uchar8(u < keep_prob) & (uchar8)1, 0, mask + mask_offset + first);
-      store_vector(out + out_offset, first, n, DTYPE0, u < keep_prob ? v : (TV)0);
+      store_vector(out + out_offset, first, n, DTYPE0, v * (u < keep_prob ? (TV)scale : (TV)0));
       continue;
     }
     T lanes[LANES];
@@ -138,26 +138,26 @@ __kernel void dropout(__global uchar *out, ulong out_offset, __global uchar *mas
     for (int i = 0; first + i < n; i++) {
       bool kept = lanes[i] < keep_prob;
       mask[mask_offset + first + i] = kept;
-      store(out + out_offset, first + i, DTYPE0, kept ? load(input + input_offset, first + i, DTYPE0) * scale : (T)0);
+      store(out + out_offset, first + i, DTYPE0, load(input + input_offset, first + i, DTYPE0) * (kept ? scale : (T)0));
     }
   }
 }
 
-// One work-item eight elements.
+// Eight elements per work-item.
 __kernel void dropout_backward(__global uchar *grad_in, ulong grad_in_offset, __global const uchar *grad_out,
                                ulong grad_out_offset, __global const uchar *mask, ulong mask_offset, int dtype0, long n,
                                T scale) {
   const long first = (long)get_global_id(0) * LANES;
   mask += mask_offset;
   if (first + LANES <= n) {
-    const TV v = load_vector(grad_out + grad_out_offset, first, DTYPE0) * scale;
+    const TV v = load_vector(grad_out + grad_out_offset, first, DTYPE0);
     const TV kept = TO_TV(vload8(0, mask + first));
-    store_vector(grad_in + grad_in_offset, first, n, DTYPE0, kept != (TV)0 ? v : (TV)0);
+    store_vector(grad_in + grad_in_offset, first, n, DTYPE0, v * (kept != (TV)0 ? (TV)scale : (TV)0));
     return;
   }
   for (long i = first; i < n; i++) {
-    T v = mask[i] ? load(grad_out + grad_out_offset, i, DTYPE0) * scale : (T)0;
-    store(grad_in + grad_in_offset, i, DTYPE0, v);
+    const T v = load(grad_out + grad_out_offset, i, DTYPE0);
+    store(grad_in + grad_in_offset, i, DTYPE0, v * (mask[i] ? scale : (T)0));
   }
 }
 

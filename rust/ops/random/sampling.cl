@@ -1,7 +1,7 @@
 // Samples of distributions whose parameters differ between elements (CLASS_F and CLASS_D). Most are drawn by rejection.
 //
-// Each element has a counter of the generator's stream, by its position. The third word of that counter numbers what
-// its loop draws, so results depend neither on the launch nor on what other elements draw.
+// Each element has a counter of the generator's stream, by its position. The third word of that counter counts the
+// draws of its loop, so results depend neither on the launch nor on the draws of other elements.
 
 #define POISSON 0
 #define BINOMIAL 1
@@ -15,7 +15,7 @@ typedef struct {
   uint count;
 } Draws;
 
-// Two independent numbers, uniform in (0, 1).
+// Two independent random numbers, uniform in (0, 1).
 typedef struct {
   T a;
   T b;
@@ -34,10 +34,10 @@ INLINE Pair draw(Draws *draws) {
 #endif
 }
 
-// Logarithms of probabilities as C. Loader computes them, "Fast and accurate computation of binomial probabilities"
-// (2000): terms as large as the parameters would cancel, and take all digits of a float with them.
+// Logarithms of probabilities by C. Loader, "Fast and accurate computation of binomial probabilities" (2000): terms as
+// large as the parameters would cancel, and a float would lose all digits.
 
-// log(k!) - (k log k - k): by Stirling's series where k is large.
+// log(k!) - (k log k - k): by Stirling's series if k is large.
 INLINE T factorial_tail(T k) {
   if (k < 16) return k <= 0 ? (T)0 : lgamma(k + 1) - (k * log(k) - k);
   const T square = 1 / (k * k);
@@ -99,8 +99,8 @@ INLINE T sample_poisson(T rate, Draws *draws) {
   }
 }
 
-// Of a probability of at most a half. By transformed rejection (BTRS) where 10 or more are expected, W. Hoermann, "The
-// generation of binomial random variates" (1993); else by the gaps between successes.
+// For a probability of at most a half. By transformed rejection (BTRS) if 10 or more successes are expected, W.
+// Hoermann, "The generation of binomial random variates" (1993); else by the gaps between successes.
 INLINE T sample_rare(T count, T p, Draws *draws) {
   if (count * p < 10) {
     const T log_failure = log1p(-p);
@@ -135,8 +135,8 @@ INLINE T sample_binomial(T count, T p, Draws *draws) {
 }
 
 // By rejection from a cube of a normal number, G. Marsaglia and W. W. Tsang, "A simple method for generating gamma
-// variables" (2000). Of a concentration below 1 that of one more, times a power of a uniform number, whose logarithm is
-// `boost`: the product may be less than the dtype holds.
+// variables" (2000). For a concentration below 1, the sample is that of concentration + 1 times a power of a uniform
+// number, whose logarithm is `boost`: the product may underflow the dtype.
 INLINE T sample_gamma(T concentration, T *boost, Draws *draws) {
   *boost = 0;
   if (isinf(concentration) || !(concentration >= 0)) return concentration >= 0 ? concentration : (T)NAN;

@@ -1,4 +1,4 @@
-//! Distributions whose parameters are tensors, drawn by rejection, and the gradients of samples by them.
+//! Distributions whose parameters are tensors, drawn by rejection, and the gradients of samples by these parameters.
 
 use crate::error::Result;
 use crate::kernels::entry::{self, Value};
@@ -13,13 +13,13 @@ mod ffi {
     #[derive(Debug)]
     #[repr(i32)]
     pub enum Sampled {
-        /// Of a rate.
+        /// Poisson distribution, of a rate.
         Poisson,
-        /// Of a count and a probability.
+        /// Binomial distribution, of a count and a probability.
         Binomial,
-        /// Of a concentration.
+        /// Gamma distribution, of a concentration.
         Gamma,
-        /// The logarithm of the latter.
+        /// The logarithm of samples of the gamma distribution.
         LogGamma,
     }
 
@@ -44,8 +44,8 @@ mod ffi {
 
 pub use ffi::Sampled;
 
-/// A sample for each element of the parameters, of which the second may be absent; those of the gamma distribution are
-/// `least` or more. All tensors are dense and laid out alike, and take a counter of the stream for each element.
+/// Draws a sample for each element of the parameters; `b` may be absent. Samples of the gamma distribution are `least`
+/// or more. All tensors are dense and have the same layout. Each element takes a counter of the stream.
 ///
 /// # Errors
 /// As the driver reports; a negative rate is a fault of the stream.
@@ -83,8 +83,8 @@ pub fn sample_each(
     target.launch(&program, entry::SAMPLE_EACH, &args, &geometry.items_for(count), None)
 }
 
-/// The gradient of samples of the gamma distribution, of concentration and sample; of the Dirichlet distribution, of
-/// sample, concentration and the sum of concentrations. All tensors are dense and laid out alike, and of one dtype.
+/// The gradient of samples: of the gamma distribution, from concentration and sample; of the Dirichlet distribution,
+/// from sample, concentration and the sum of concentrations. All tensors are dense, with the same layout and dtype.
 ///
 /// # Errors
 /// As the driver reports.

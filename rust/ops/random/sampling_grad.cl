@@ -1,8 +1,8 @@
 // Gradients of samples by parameters of their distribution (CLASS_F and CLASS_D): implicit reparameterisation, minus
-// the derivative of the cumulative distribution function by the parameter, over the density. Where which approximation
-// is taken, and the coefficients of the rational ones, are those of PyTorch (ATen/native/Distributions.h), by M.
+// the derivative of the cumulative distribution function by the parameter, over the density. The ranges of the
+// approximations, and the coefficients of the rational ones, are those of PyTorch (ATen/native/Distributions.h), by M.
 // Jankowiak and F. Obermeyer, "Pathwise derivatives beyond the reparameterization trick" (2018). Terms that would
-// cancel in single precision are written otherwise.
+// cancel in single precision are rearranged.
 
 // Derivative of log gamma for x > 0: recurrence up to 10, then the asymptotic series (Abramowitz and Stegun 6.3.5,
 // 6.3.18).
@@ -19,10 +19,10 @@ INLINE T psi(T x) {
   return sum + log(x) - LIT(0.5) / x - tail;
 }
 
-// By alpha, of a sample x of the gamma distribution.
+// The gradient by alpha of a sample x of the gamma distribution.
 INLINE T gamma_grad(T alpha, T x) {
   if (x < LIT(0.8)) {
-    // The Taylor series by x of the function and of its derivative, without their first terms, whose sum is in closed
+    // The Taylor series in x of the function and of its derivative, without their first terms, whose sum is in closed
     // form.
     T term = 1, series = 0, slopes = 0;
     for (int i = 1; i <= 5; i++) {
@@ -37,7 +37,7 @@ INLINE T gamma_grad(T alpha, T x) {
   if (alpha > 8) {
     const T gap = (x - alpha) / alpha;
     if (LIT(0.9) * alpha <= x && x <= LIT(1.1) * alpha) {
-      // Rice's saddle point expansion, where x is near the mean; powers of alpha are divided out.
+      // Rice's saddle point expansion, as x is near the mean; powers of alpha are divided out.
       const T r = 1 / alpha, y = x * r;
       const T first = 24 * (12 + r) + r * r;
       const T second = 1440 + y * (6 * (53 * r - 120 * y)) - 65 * y * y * r + 107 * r + 3600 * y;
@@ -62,7 +62,7 @@ INLINE T gamma_grad(T alpha, T x) {
   return exp((p0 + v * (p1 + v * (p2 + v * p3))) / (q0 + v * (q1 + v * (q2 + v * q3))));
 }
 
-// Of a sample x of the beta distribution near 0, by alpha and by beta: Taylor series.
+// The gradients by alpha and by beta of a sample x of the beta distribution near 0: Taylor series.
 INLINE T beta_grad_alpha_small(T x, T alpha, T beta) {
   const T factor = psi(alpha) - psi(alpha + beta) - log(x);
   // In the first term, psi(alpha) + 1 / alpha would cancel.
@@ -88,14 +88,14 @@ INLINE T beta_grad_beta_small(T x, T alpha, T beta) {
   return isnan(result) ? (T)0 : result;
 }
 
-// Where alpha and beta are large: Rice's saddle point expansion.
+// For large alpha and beta: Rice's saddle point expansion.
 INLINE T beta_grad_alpha_mid(T x, T alpha, T beta) {
   const T total = alpha + beta, mean = alpha / total;
   const T std = sqrt(alpha * beta / (total + 1)) / total;
   // alpha (x - 1) + beta x, and the distance from the mean relative to it and to its complement.
   const T difference = total * (x - mean);
   if (fabs(x - mean) <= LIT(0.1) * std) {
-    // Both are divided by powers of alpha and beta, which a float may not hold.
+    // Both are divided by powers of alpha and beta, which may overflow a float.
     const T r = 1 / beta, q = alpha / beta;
     const T poly =
         47 * x * r + q * ((43 * r + 20 * (16 * r + 27) * x) +
@@ -141,7 +141,8 @@ __constant T DIRICHLET_Q[9][4] = {
     {LIT(0.001925008108), -LIT(0.002869809258), LIT(0.0008000589141), -LIT(6.063713228e-05)},
     {-LIT(0.0003477407336), LIT(6.959756487e-05), LIT(1.097287507e-05), -LIT(1.650964693e-06)}};
 
-// The gradient of a component x of a Dirichlet sample by its own concentration alpha, of all `total`, over 1 - x.
+// The gradient of a component x of a Dirichlet sample by its concentration alpha, over 1 - x. Concentrations add up to
+// `total`.
 INLINE T dirichlet_grad(T x, T alpha, T total) {
   const T beta = total - alpha, boundary = total * x * (1 - x);
   if (x <= LIT(0.5) && boundary < LIT(2.5)) return beta_grad_alpha_small(x, alpha, beta);
@@ -163,7 +164,7 @@ INLINE T dirichlet_grad(T x, T alpha, T total) {
 #define GAMMA_GRAD 0
 #define DIRICHLET_GRAD 1
 
-// Of each element of dense tensors; `c` is null where there are two.
+// For each element of dense tensors; `c` is null for the gamma distribution.
 __kernel void sample_grad(__global uchar *out, ulong out_offset, __global const uchar *a, ulong a_offset,
                           __global const uchar *b, ulong b_offset, __global const uchar *c, ulong c_offset, int op,
                           int dtype0, long n) {

@@ -1,12 +1,12 @@
 // Reductions that return indices: argmax, argmin, and max and min along a dimension.
 //
-// The first of equal elements wins, and NaN wins over everything, as in PyTorch. `kept` lays out the results
-// (operand 0 values, 1 indices, 2 input); one dimension of `length` elements, `stride` bytes apart, is reduced. A
-// long one is cut into `splits`, the last dimension of `kept` then; their winners meet in arg_merge.
+// The first of equal elements wins, and NaN wins over everything, as in PyTorch. `kept` is the layout of the results
+// (operand 0 values, 1 indices, 2 input); one dimension of `length` elements, `stride` bytes apart, is reduced. A long
+// one is cut into `splits`, which are then the last dimension of `kept`; arg_merge compares their winners.
 //
 //   arg_rows     elements of one result are neighbours    arg_columns  results are neighbours
 //
-// Where no values are wanted their pointer is null.
+// If no values are wanted, their pointer is null.
 
 #ifdef SPEC_LARGEST
 #define LARGEST SPEC_LARGEST
@@ -73,7 +73,7 @@ __kernel GROUPS_OF(LSIZE) void arg_rows(EXTREMES_ARGUMENTS) {
     if (dense) {
       long step = (long)BLOCK * VEC;
       for (i += item * step; i + VEC <= end; i += LSIZE * step) {
-        // Rows may be shorter than a block, and the last block may be.
+        // Rows, and the last block, may be shorter than a block.
         const int vectors = BLOCK == 1 ? 1 : (int)min((long)BLOCK, (end - i) / VEC);
         TV block = load_vector(p, i, DTYPE0);
         for (int b = 1; b < vectors; b++) {
@@ -101,7 +101,7 @@ __kernel GROUPS_OF(LSIZE) void arg_rows(EXTREMES_ARGUMENTS) {
         }
 #endif
       }
-      // Every item moves on to the elements that do not fill a vector.
+      // Every item continues with the elements that do not fill a vector.
       i = begin + (end - begin) / VEC * VEC;
     }
     for (i += item; i < end; i += LSIZE) {
@@ -127,7 +127,7 @@ __kernel GROUPS_OF(LSIZE) void arg_rows(EXTREMES_ARGUMENTS) {
   }
 }
 
-// Items find the winners of tasks (VEC neighbouring results, split), as columns.cl has it. Indices are kept in lanes as
+// Items find the winners of tasks (VEC neighbouring results, split), as in columns.cl. Indices are kept in lanes as
 // wide as T, so `length` must fit one.
 __kernel GROUPS_OF(LSIZE) void arg_columns(EXTREMES_ARGUMENTS, int parts) {
   input += input_offset;
@@ -177,8 +177,8 @@ __kernel GROUPS_OF(LSIZE) void arg_columns(EXTREMES_ARGUMENTS, int parts) {
   }
 }
 
-// The first of the splits' winners, of which items share a result's as columns.cl has it. Operand 2 of `kept` is not
-// used.
+// Finds the first of the splits' winners. Items share the splits of a result as in columns.cl. Operand 2 of `kept` is
+// not used.
 __kernel GROUPS_OF(LSIZE) void arg_merge(__global const uchar *best, ulong best_offset, int best_dtype,
                                          __global const uchar *best_indices, ulong best_indices_offset,
                                          __global uchar *values, ulong values_offset, int values_dtype,
@@ -194,7 +194,7 @@ __kernel GROUPS_OF(LSIZE) void arg_merge(__global const uchar *best, ulong best_
 #endif
   COLUMN_TASKS(outputs, parts, false, first, last);
   for (long task = first; task < last; task++) {
-    // There are at least as many splits as parts. Past the end, the last result is looked for again.
+    // There are at least as many splits as parts. Past the end, the last result is computed again.
     long result = min(task, outputs - 1), mine = PART * outputs + result;
     T winner = load(best, mine, best_dtype);
     long index = load_index(best_indices, mine, DT_I64);

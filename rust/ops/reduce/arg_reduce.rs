@@ -20,8 +20,8 @@ mod ffi {
     }
 }
 
-/// Finds the largest or smallest elements of `input` along `dim` and their indices. `values`, which may be absent, and
-/// `indices`, of 64-bit integers, have size 1 there.
+/// Finds the largest or smallest elements of `input` along `dim` and their indices. `values` (may be absent) and
+/// `indices` (int64) have size 1 along `dim`.
 ///
 /// # Errors
 /// As the driver reports.
@@ -103,7 +103,7 @@ fn space(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usi
         (0..input.ndim()).map(|d| if d == dim { 0 } else { bytes(tensor, d) }).collect()
     };
     let input_strides: Vec<i64> = (0..input.ndim()).map(|d| bytes(input, d)).collect();
-    // The indices come first: they are always there, so their stride 0 tells which dimension is reduced.
+    // The indices come first: they are always present, so their stride 0 marks the reduced dimension.
     let mut space = Reduction::new(input.sizes, [&output(indices), &output(values), &input_strides]);
     for kept in &mut space.kept {
         kept.strides.swap(0, 1);
@@ -111,8 +111,8 @@ fn space(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usi
     space
 }
 
-/// Rows of at most so many elements are compared in lanes of several rows by CPUs: comparing the lanes of a vector, and
-/// looking for the winner's index, takes longer than gathering. Of 16384 rows of 16, 1.0 ms (PoCL, 2 cores).
+/// On CPUs, rows of at most this many elements are compared with one row per lane: comparing the lanes of a vector, and
+/// searching for the winner's index, takes longer than gathering. 16384 rows of 16 take 1.0 ms (PoCL, 2 cores).
 const SHORT_ROW: i64 = 32;
 
 /// The kernel that reads in the order of memory, unless the indices do not fit its lanes.

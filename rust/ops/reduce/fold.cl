@@ -1,4 +1,4 @@
-// The steps of a reduction: map an element, fold two values, finish the total. reduce.cl says which make which operator.
+// The steps of a reduction: map an element, fold two values, finish the total. reduce.cl lists the steps of operators.
 
 #define MAP_COPY 0
 #define MAP_NAN_TO_ZERO 1
@@ -81,7 +81,7 @@ INLINE T power_one(T x, TR power) {
 #define EXCLUSIVE_OR(a, b) (a)
 #endif
 
-// x != x is how NaN shows; min and max let it win, as PyTorch does.
+// x != x detects NaN. Min and max return it, as in PyTorch.
 #define DEFINE_STEPS(MAP_NAME, FOLD_NAME, POWER, V)       \
   INLINE V MAP_NAME(int map, V x, TR power) {             \
     switch (map) {                                        \

@@ -33,7 +33,7 @@ mod ffi {
         Maximum,
         /// True if all are non-zero.
         All,
-        /// True if one is non-zero.
+        /// True if any is non-zero.
         Any,
         /// Number of non-zero elements: the "0-norm".
         NonZeros,
@@ -65,10 +65,10 @@ mod ffi {
 
 pub use ffi::ReduceOp;
 
-/// Vectors of a row up to which folding the last of them takes more time than reading all.
+/// Up to this many vectors in a row, folding the last one to a value takes more time than reading all.
 const LONGEST_SHORT_ROW: i64 = 32;
 
-/// Map of an element, as `Fold` is of two and `Finish` of the total: values of `reduce.cl`.
+/// Map of an element; `Fold` is the step for two values, `Finish` for the total. Values of `fold.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Map {
     Copy = 0,
@@ -177,7 +177,7 @@ impl Pass {
         let constants =
             [("SPEC_MAP", map as i32), ("SPEC_FOLD", self.fold as i32), ("SPEC_DTYPE0", input_dtype.code())];
         let widened = self.row_lanes(space, order, input_dtype).map(|lanes| ("SPEC_VEC", lanes as i32));
-        // A power takes as long to compile as all else, and few ask for it.
+        // A power takes as long to compile as all other code, and is rarely needed.
         let has_power = map == Map::Power || finish == Finish::Root;
         let spec = with_rare(tier(outputs * length, constants.into_iter().chain(widened)), [input_dtype, output_dtype]);
         let spec = geometry.define(spec).define("HAS_POWER", i64::from(has_power));
@@ -217,7 +217,7 @@ impl Pass {
         }
     }
 
-    /// Elements of narrow dtypes that an item of a GPU takes at a time in a specialised program, where rows have enough
+    /// Elements of narrow dtypes that an item of a GPU takes at a time in a specialised program, if rows have enough
     /// for all items of a group.
     fn row_lanes(&self, space: &Reduction<2>, order: Traversal, input: DType) -> Option<usize> {
         let Geometry { group, lanes, .. } = self.geometry;
@@ -226,8 +226,8 @@ impl Pass {
         (fills && wide > lanes).then_some(wide)
     }
 
-    /// Strides of input and output from row to row, where `reduce_short_rows` serves: on CPUs, for dense rows of at
-    /// most a few vectors. The items of other devices share rows.
+    /// Strides of input and output from row to row, if `reduce_short_rows` applies: on CPUs, for dense rows of at most
+    /// a few vectors. On other devices, items share rows.
     fn short_rows(&self, space: &Reduction<2>, splits: i64, order: Traversal, input: DType) -> Option<[i64; 2]> {
         let ([kept], [reduced]) = (space.kept.as_slice(), space.reduced.as_slice()) else { return None };
         let lanes = self.geometry.lanes as i64;

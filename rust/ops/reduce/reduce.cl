@@ -3,20 +3,20 @@
 //   sum = (copy, add, none)      mean = (copy, add, divide)     norm 2 = (square, add, root 2)
 //   any = (nonzero, max, none)   all = (nonzero, min, none)     count_nonzero = (nonzero, add, none)
 //
-// `kept` lays out the results (operand 0 output, operand 1 input), `reduced` what each folds (operand 0
-// input). Where results are few their elements are cut into `splits`, the last dimension of `kept` then, each
-// writing a partial total with finish none; the launcher folds the partials with the same kernels.
+// `kept` is the layout of the results (operand 0 output, operand 1 input), `reduced` that of the elements of each
+// (operand 0 input). If there are few results, their elements are cut into `splits`, which are then the last dimension
+// of `kept`. Each split writes a partial total with finish none; the launcher folds these with the same kernels.
 //
 //   reduce_rows     elements of one result are neighbours: lanes and items share a result
-//   reduce_short_rows  the same for rows of a few vectors: an item takes VEC of them at a time
+//   reduce_short_rows  the same for rows of a few vectors: an item takes VEC rows at a time
 //   reduce_columns  results are neighbours: each lane owns one
 
-// Vectors folded into one block total, and blocks into one part, before it joins the result's: rounding errors then grow with
-// CASCADE + CASCADE + n / CASCADE^2 instead of n, as in PyTorch's cascade sum.
+// Vectors folded into one block total, and blocks folded into one part, before it joins the result: rounding errors
+// then grow with CASCADE + CASCADE + n / CASCADE^2 instead of n, as in PyTorch's cascade sum.
 #define CASCADE 128
 
-// Independent totals in the inner loops, so that an addition need not wait for the one before it. A generic program of
-// a GPU has the code of every operator in each, which takes the registers that leave room for other groups.
+// Independent totals in the inner loops, so that an addition need not wait for the previous one. A generic program for
+// GPUs has the code of every operator for each total, which takes registers that other groups need.
 #if defined(IS_CPU) || defined(SPEC_DTYPE0)
 #define CHAINS 4
 #else
@@ -29,7 +29,7 @@
 #endif
 
 // Neighbouring vectors of columns that an item takes, and rows that it takes at a time. On GPUs its neighbours take the
-// columns beside, and what is on its way from memory to one item is a vector of each row.
+// adjacent columns, and an item has a vector of each row in flight from memory.
 #if LSIZE == 1
 #define STRIP CHAINS
 #else
@@ -37,13 +37,13 @@
 #endif
 #define ROWS_AT_ONCE (CHAINS / STRIP)
 
-// Folds a run of n elements that lie `stride` bytes apart: of its vectors item, item + items, ... into *sum, of
-// the elements left over likewise into *rest.
+// Folds a run of n elements, `stride` bytes apart: its vectors item, item + items, ... into *sum, and likewise the
+// remaining elements into *rest.
 INLINE INLINED_ON_GPUS void fold_run(__global const uchar *p, long stride, long n, int item, int items, int dtype,
                                      int map, int fold, TR power, TV *sum, T *rest) {
   long vectors = n / VEC;
   if (vectors < CHAINS || stride != dtype_size(dtype)) {
-    // Short runs are common (a row of class scores, a small image) and need none of the below.
+    // Short runs are common (a row of class scores, a small image) and need none of the code below.
     for (long v = item; v < vectors; v += items)
       *sum = fold_vector(fold, *sum, map_vector(map, load_lanes(p + v * VEC * stride, stride, VEC, dtype), power));
   } else {
@@ -137,9 +137,9 @@ INLINE TV fold_pairs(int fold, TV a, TV b) {
 #endif
 }
 
-// `outputs` rows of `length` neighbours that lie row_stride bytes apart. Folding a row's last vector to one value takes
-// log2(VEC) steps that wait for one another; for VEC rows together it takes VEC - 1 that hardly do. Rows shorter than a
-// vector are a lane each.
+// Reduces `outputs` rows of `length` neighbours; rows are row_stride bytes apart. Folding a row's last vector to one
+// value takes log2(VEC) dependent steps; for VEC rows together it takes VEC - 1 steps that are nearly independent. Rows
+// shorter than a vector take a lane each.
 __kernel void reduce_short_rows(REDUCTION_ARGUMENTS, long row_stride, long output_stride) {
   ITEM_TASKS((outputs + VEC - 1) / VEC, first, last);
   for (long task = first; task < last; task++) {
@@ -156,7 +156,7 @@ __kernel void reduce_short_rows(REDUCTION_ARGUMENTS, long row_stride, long outpu
     } else {
       TV totals[VEC];
   UNROLL for (int r = 0; r < VEC; r++) {
-        // The rows past the last repeat it.
+        // Rows past the last repeat the last one.
         __global const uchar *row = rows + min(r, width - 1) * row_stride;
         TV total = identity_vector(FOLD);
         long i = 0;
@@ -183,8 +183,8 @@ __kernel void reduce_short_rows(REDUCTION_ARGUMENTS, long row_stride, long outpu
 }
 #endif
 
-// Rows begin + part, begin + part + parts, ... of `width` neighbouring columns that start at `base`, into STRIP vectors of
-// totals. A run of the innermost reduced dimension is shared from its own beginning.
+// Folds rows begin + part, begin + part + parts, ... of `width` neighbouring columns that start at `base`, into STRIP
+// vectors of totals. Parts share a run of the innermost reduced dimension from its beginning.
 INLINE INLINED_ON_GPUS void fold_columns(__global const uchar *base, const Layout *reduced, long begin, long end,
                                          int part, int parts, int width, long column_stride, int dtype, int map,
                                          int fold, TR power, TV *total) {
@@ -193,7 +193,7 @@ INLINE INLINED_ON_GPUS void fold_columns(__global const uchar *base, const Layou
   int blocks = 0;
   for (int s = 0; s < STRIP; s++) total[s] = sums[s] = identity_vector(fold);
   for (long i = begin; i < end;) {
-    // A block ends with its run of the innermost reduced dimension, or when the cascade says so.
+    // A block ends with its run of the innermost reduced dimension, or after CASCADE rows per part.
     long from = i % run, to = min(min(run, from + end - i), from + (long)CASCADE * parts);
     __global const uchar *p = base + layout_run_offset(reduced, 0, i / run);
     EACH_CHAIN(c) block[c] = identity_vector(fold);
@@ -230,7 +230,7 @@ INLINE INLINED_ON_GPUS void fold_columns(__global const uchar *base, const Layou
   for (int s = 0; s < STRIP; s++) total[s] = fold_vector(fold, total[s], sums[s]);
 }
 
-// Items reduce tasks (STRIP * VEC neighbouring results, split), as columns.cl has it.
+// Items reduce tasks (STRIP * VEC neighbouring results, split), as in columns.cl.
 __kernel GROUPS_OF(LSIZE) void reduce_columns(REDUCTION_ARGUMENTS, Layout kept, Layout reduced, long splits,
                                               int parts) {
   input += input_offset;

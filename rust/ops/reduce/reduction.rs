@@ -1,16 +1,16 @@
-//! The iteration space of a reduction: what is kept, what is folded, and how it is shared out.
+//! The iteration space of a reduction: the kept and reduced dimensions, and how work is distributed.
 
 use crate::kernels::Class;
 use crate::ops::core::geometry::{Columns, Geometry};
 use crate::ops::core::space::{coalesce, div_ceil, Dim};
 
-/// Elements from which one result is worth cutting in two: where elements are neighbours, and where results are.
+/// Number of elements from which one result is worth splitting: if elements are neighbours, and if results are.
 const SHORTEST_ROW: i64 = 1 << 14;
 const SHORTEST_COLUMN: i64 = 256;
-/// Vectors that an item of a CPU takes side by side: `STRIP` of `reduce.cl`.
+/// Neighbouring vectors that an item on a CPU takes: `STRIP` of `reduce.cl`.
 const STRIP: i64 = 4;
 
-/// The kernel of a family that runs: that for rows or that for columns.
+/// The kernel of a family that runs: for rows or for columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traversal {
     /// Elements of one result are neighbours.
@@ -20,7 +20,7 @@ pub enum Traversal {
 }
 
 impl Traversal {
-    /// The geometry of the kernel, out of its device's.
+    /// The geometry of the kernel, from its device's.
     pub const fn geometry(self, device: Geometry) -> Geometry {
         match self {
             Self::Rows => device,
@@ -29,7 +29,7 @@ impl Traversal {
     }
 }
 
-/// N operands, the outputs first and the input last; the outputs do not move along the reduced dimensions.
+/// N operands, the outputs first and the input last; the outputs have stride 0 along the reduced dimensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reduction<const N: usize> {
     /// Dimensions of the results.
@@ -39,8 +39,8 @@ pub struct Reduction<const N: usize> {
 }
 
 impl<const N: usize> Reduction<N> {
-    /// From a shape and byte strides, in any order of dimensions. Those along which the first output has stride 0 are
-    /// reduced.
+    /// From a shape and byte strides, in any order of dimensions. Dimensions along which the first output has stride 0
+    /// are reduced.
     pub fn new(shape: &[i64], strides: [&[i64]; N]) -> Self {
         let at = |operand: &[i64], dim: usize| operand.get(dim).copied().unwrap_or(0);
         let all: Vec<Dim<N>> = shape
@@ -94,7 +94,7 @@ impl<const N: usize> Reduction<N> {
         }
     }
 
-    /// `tasks` of the column kernels with `length` elements each, of which parts share runs.
+    /// `tasks` of the column kernels with `length` elements each; parts share their runs.
     pub fn columns(&self, tasks: i64, length: i64) -> Columns {
         let stride = |dim: Option<i64>| dim.unwrap_or(0);
         let kept = stride(self.kept.first().map(input_stride));
@@ -102,7 +102,7 @@ impl<const N: usize> Reduction<N> {
         Columns { tasks, beside, length, is_row: stride(self.reduced.first().map(input_stride)) < kept }
     }
 
-    /// Pieces that every result is cut into to reach the occupancy target.
+    /// Number of splits of every result that reaches the occupancy target.
     pub fn splits(&self, order: Traversal, geometry: &Geometry) -> i64 {
         let (tasks, shortest) = match order {
             Traversal::Rows => (self.outputs(), SHORTEST_ROW),
@@ -115,7 +115,7 @@ impl<const N: usize> Reduction<N> {
         wanted.clamp(1, (self.length() / shortest).max(1))
     }
 
-    /// The results of the first pass over `splits` pieces: the outputs are workspaces `[splits, results]` of elements
+    /// The results of the first pass, over `splits` splits: the outputs are workspaces `[splits, results]` of elements
     /// of `sizes` bytes.
     pub fn split(&self, splits: i64, sizes: [i64; N]) -> Vec<Dim<N>> {
         let mut count = 1;
@@ -128,7 +128,7 @@ impl<const N: usize> Reduction<N> {
         kept
     }
 
-    /// The second pass: folds what `split` left, of class `class`, into the first output.
+    /// The second pass: folds the partial results of `split`, of class `class`, into the first output.
     pub fn join(&self, splits: i64, class: Class) -> Reduction<2> {
         let size = class.size() as i64;
         let mut count = 1;

@@ -3,9 +3,9 @@
 // Blocks that fit L1 are read twice, for their mean and then for their squared deviations from it, and joined by Chan's
 // formula: as accurate as Welford's recurrence without its division for every element.
 //
-// `kept` lays out the results (operand 0 variance, 1 mean, 2 input), `reduced` the elements of each (operand 0
-// input). Where results are few their elements are cut into `splits`, the last dimension of `kept` then;
-// var_mean_merge joins what the splits wrote. Where no mean is wanted its pointer is null.
+// `kept` is the layout of the results (operand 0 variance, 1 mean, 2 input), `reduced` that of the elements of each
+// (operand 0 input). If there are few results, their elements are cut into `splits`, which are then the last dimension
+// of `kept`; var_mean_merge joins the splits' results. If no mean is wanted, its pointer is null.
 //
 //   var_mean_rows  elements of one result are neighbours    var_mean_columns  results are neighbours
 
@@ -30,7 +30,7 @@ INLINE VarMean join(VarMean a, VarMean b) {
   if (b.count == 0) return a;
   T count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
   a.mean += delta * share;
-  // The square of a difference may overflow that weighs nothing.
+  // From the left: the square of a difference may overflow even if its weight is 0.
   a.squares += b.squares + a.count * share * delta * delta;
   a.count = count;
   return a;
@@ -51,15 +51,15 @@ INLINE LaneVarMean with_lanes(LaneVarMean a, LaneVarMean b) {
 
 INLINE T finish_variance(int finish, VarMean m, T correction) {
   if (finish == FINISH_SQUARES) return m.squares;
-  // Infinite elements have no distance from the mean, which is NaN where others were joined behind. No degrees of
-  // freedom: infinite or NaN, as the quotient says.
+  // Infinite elements have no distance from the mean, which is NaN if others were joined after them. Without degrees of
+  // freedom, the result is infinite or NaN, as the quotient is.
   T squares = isfinite(m.mean) ? m.squares : (T)NAN;
   T variance = squares / max(m.count - correction, (T)0);
   return finish == FINISH_STD ? sqrt(variance) : variance;
 }
 
-// Adds a run of n elements that lie `stride` bytes apart: of its vectors item, item + items, ... to *lanes, of the
-// elements left over likewise to *rest.
+// Adds a run of n elements, `stride` bytes apart: its vectors item, item + items, ... to *lanes, and likewise the
+// remaining elements to *rest.
 INLINE void add_run(__global const uchar *p, long stride, long n, int item, int items, int dtype, LaneVarMean *lanes,
                     VarMean *rest) {
   long vectors = n / VEC;
@@ -144,7 +144,7 @@ __kernel GROUPS_OF(LSIZE) void var_mean_rows(VAR_MEAN_ARGUMENTS, int run_items) 
   }
 }
 
-// Items find the mean and variance of tasks (VEC neighbouring results, split), as columns.cl has it.
+// Items find the mean and variance of tasks (VEC neighbouring results, split), as in columns.cl.
 __kernel GROUPS_OF(LSIZE) void var_mean_columns(VAR_MEAN_ARGUMENTS, int parts) {
   input += input_offset;
   variance += variance_offset;
@@ -167,7 +167,7 @@ __kernel GROUPS_OF(LSIZE) void var_mean_columns(VAR_MEAN_ARGUMENTS, int parts) {
       long from = i % run, to = min(min(run, from + end - i), from + (long)BLOCK * PARTS);
       __global const uchar *p = base + layout_run_offset(&reduced, 0, i / run);
       TV sum = (TV)0, squares = (TV)0;
-      // A part has none of the last rows of a run.
+      // A part may have none of the last rows of a run.
       T count = (T)((to - from - PART + PARTS - 1) / PARTS);
       for (long j = from + PART; j < to; j += PARTS) sum += load_lanes(p + j * stride, column_stride, width, DTYPE0);
       TV block_mean = sum / count;
@@ -196,8 +196,8 @@ __kernel GROUPS_OF(LSIZE) void var_mean_columns(VAR_MEAN_ARGUMENTS, int parts) {
   }
 }
 
-// Joins the splits' sums of squares and means, both [splits][outputs] of T: items share a result's as columns.cl has
-// it.
+// Joins the splits' sums of squares and means, both [splits][outputs] of T. Items share the splits of a result as in
+// columns.cl.
 __kernel GROUPS_OF(LSIZE) void var_mean_merge(__global const uchar *squares, ulong squares_offset,
                                               __global const uchar *means, ulong means_offset, __global uchar *variance,
                                               ulong variance_offset, int variance_dtype, __global uchar *mean,

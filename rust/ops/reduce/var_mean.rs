@@ -14,9 +14,9 @@ mod ffi {
     /// Options of a variance.
     #[derive(Clone, Copy, Debug)]
     pub struct VarMeanOptions {
-        /// Degrees of freedom taken from the count: 1 for the unbiased variance.
+        /// Degrees of freedom subtracted from the count: 1 for the unbiased variance.
         pub correction: f64,
-        /// True for the standard deviation in place of the variance.
+        /// True for the standard deviation instead of the variance.
         pub take_sqrt: bool,
     }
 
@@ -38,7 +38,7 @@ mod ffi {
 
 pub use ffi::VarMeanOptions;
 
-/// Result made of the sum of squared deviations: values of `var_mean.cl`.
+/// Result computed from the sum of squared deviations: values of `var_mean.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 enum Finish {

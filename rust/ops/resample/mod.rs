@@ -15,9 +15,9 @@ mod ffi {
     #[derive(Debug)]
     #[repr(i32)]
     pub enum ResampleRule {
-        /// The same position; the ends repeat beyond themselves.
+        /// Unchanged positions; positions outside repeat the ends.
         Replicate,
-        /// The same position; the ends are mirrors.
+        /// Unchanged positions; positions outside are reflected at the ends.
         Reflect,
         /// The position below.
         Nearest,
@@ -40,7 +40,7 @@ mod ffi {
     pub struct ResampleStep {
         /// Rule that finds input positions.
         pub rule: ResampleRule,
-        /// True where the first and last positions of both grids coincide.
+        /// True if the first and last positions of both grids coincide.
         pub align_corners: bool,
         /// Input positions per output position.
         pub scale: f64,
@@ -60,7 +60,7 @@ mod ffi {
 
 pub use ffi::{ResampleRule, ResampleStep};
 
-/// Elements of an input row for each of an output row, up to which all are read before some are gathered. A choice: the
+/// Up to this many input elements per output element of a row, all are read before some are gathered. A choice: the
 /// more there are, the fewer of them are needed.
 const MOST_INPUTS: i64 = 4;
 /// Local memory for a row of inputs: a part of L1.
@@ -79,11 +79,11 @@ impl ResampleRule {
 }
 
 impl ResampleStep {
-    /// A dimension that stays as it is.
+    /// A dimension that is not resampled.
     const SAME: Self = Self { rule: ResampleRule::Replicate, align_corners: false, scale: 1.0, shift: 0 };
 
-    /// The most elements that an output position takes, or with `transposed` gives to its gradient: how wide the table
-    /// of a dimension with `coarse` input and `fine` output positions is.
+    /// The most elements that an output position reads, or with `transposed` the most output positions that read an
+    /// element: the width of the table of a dimension with `coarse` input and `fine` output positions.
     fn width(&self, coarse: i64, fine: i64, transposed: bool) -> i64 {
         let reach = self.rule.reach();
         match (self.rule, transposed) {
@@ -96,7 +96,7 @@ impl ResampleStep {
             (_, false) => (reach * self.scale.max(1.0)).ceil() as i64 * 2 + 1,
             (ResampleRule::Replicate, true) => 1 + self.shift.max(0) + (fine - coarse - self.shift).max(0),
             (ResampleRule::Reflect, true) => 3,
-            // Beyond the input's end all positions take its last elements.
+            // Beyond the input's end all positions read its last elements.
             _ if self.scale <= 0.0 || self.scale * fine as f64 > coarse as f64 + self.scale + 1.0 => fine,
             _ => ((2.0 * reach / self.scale.min(1.0)).ceil() as i64 + 3).min(fine),
         }
@@ -127,14 +127,14 @@ impl Axis {
         }
     }
 
-    /// Counts and indices are `int`, weights of `weight` bytes.
+    /// Counts and indices are `int`, weights have `weight` bytes.
     fn table_bytes(&self, weight: i64) -> i64 {
         const PITCH: u64 = 16;
         let pitch = (self.positions() as u64).next_multiple_of(PITCH) as i64;
         pitch * (4 + self.width * (4 + weight))
     }
 
-    /// As kernels take it; its table begins at byte `start`.
+    /// The axis as kernels take it; its table begins at byte `start`.
     fn shared(&self, start: i64, class: Class) -> ResampleAxis {
         let scale = match self.step.rule {
             ResampleRule::Nearest | ResampleRule::NearestExact => f64::from(self.step.scale as f32),
@@ -157,8 +157,8 @@ impl Axis {
     }
 }
 
-/// Resamples the last `steps.len()` dimensions of `input`, outermost first, into `output`; with `transposed` the other
-/// way round: the gradient `input` of a result becomes the gradient `output` of what it was made of.
+/// Resamples the last `steps.len()` dimensions of `input`, outermost first, into `output`. With `transposed`, computes
+/// the gradient: `input` is the gradient of a result, and `output` the gradient of what was resampled.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for dimensions of 2^31 elements; else as the driver reports.
@@ -193,7 +193,7 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[ResampleStep],
     // Vectors of fewer channels than lanes, such as those of images, are read and written element by element.
     let fills_lanes = !target.is_cpu() || channels >= geometry.lanes as i64;
     let by_channel = fills_lanes && planes::channels_are_neighbours(&[output, input], steps.len());
-    // Neighbours of a row have indices and weights of their own.
+    // Neighbours of a row have separate indices and weights.
     let geometry = if by_channel { geometry } else { geometry.for_columns() };
     let spec = geometry.define(tier(output.numel(), &[("SPEC_DTYPE0", output.dtype.code())]));
     let program = target.program(Family::Resample, class, &spec)?;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_of_an_element_are_no_more_than_there_are() {
+    fn an_element_has_at_most_all_positions_as_readers() {
         assert_eq!(step(ResampleRule::Linear, 0.5, 0).width(1, 2, true), 2);
         assert_eq!(step(ResampleRule::Cubic, 0.0, 0).width(9, 1, true), 1);
         assert_eq!(

@@ -3,9 +3,9 @@
 //
 //   output[.., z, y, x] = sum over k, j, i of  Wz[z, k] Wy[y, j] Wx[x, i] input[.., k, j, i]
 //
-// W is a sparse matrix, one for each of the up to three spatial dimensions. `resample_tables` works out its non-zero
-// elements, `resample` sums. The gradient goes the same way with the matrices transposed, so it gathers too: no
-// atomics, one order of summation.
+// W is a sparse matrix, one for each of the up to three spatial dimensions. `resample_tables` computes its non-zero
+// elements, `resample` sums. The gradient uses the same kernels with the matrices transposed, so it gathers too: no
+// atomics, and a fixed order of summation.
 //
 // The table of a dimension of n output positions, each with at most `width` elements, is stored for vectors of
 // neighbouring positions, with a pitch of n rounded up to 16:
@@ -39,7 +39,7 @@ SHARED(ResampleAxis, 56);
 
 #define AXES_ARGUMENTS ResampleAxis x_axis, ResampleAxis y_axis, ResampleAxis z_axis
 
-// Integers are interpolated by rules that give one element of weight 1; its position is found in float.
+// Integers are interpolated by rules that give one element of weight 1; its position is computed in float.
 #ifdef IS_INTEGER
 typedef float TF;
 #else
@@ -82,7 +82,7 @@ static inline TF smooth_kernel(int rule, TF x) {
 }
 static inline TF smooth_reach(int rule) { return rule == RULE_SMOOTH_LINEAR ? 1 : rule == RULE_SMOOTH_CUBIC ? 2 : 3; }
 
-// Input of one fine position: `count` coarse positions from `first` on. Weights are those of `near`, or for a smoothing
+// Input of one fine position: `count` coarse positions from `first` on. Weights are in `near`, or for a smoothing
 // rule the kernel around `center` divided by `total`.
 typedef struct {
   long first;
@@ -116,7 +116,7 @@ static inline KernelElements find_elements(const ResampleAxis *axis, long o) {
   if (axis->rule == RULE_REPLICATE || axis->rule == RULE_REFLECT) {
     t.first = o - axis->shift;
   } else if (axis->rule == RULE_NEAREST) {
-    // In float for all dtypes, as on other devices; the scale is one too.
+    // In float for all dtypes, as on other devices; the scale is a float too.
     t.first = (long)floor((float)o * (float)scale);
   } else if (axis->rule == RULE_NEAREST_EXACT) {
     t.first = (long)floor(((float)o + 0.5f) * (float)scale);
@@ -145,7 +145,7 @@ static inline KernelElements find_elements(const ResampleAxis *axis, long o) {
   return t;
 }
 
-// Coarse position of element k: those outside are brought back in.
+// Coarse position of element k; positions outside are moved inside.
 static inline long element_index(const ResampleAxis *axis, const KernelElements *t, int k) {
   long i = t->first + k, last = axis->coarse - 1;
   if (axis->rule == RULE_REFLECT) {
@@ -161,7 +161,7 @@ static inline TF element_weight(const ResampleAxis *axis, const KernelElements *
 }
 
 // Fine positions [begin, end) that may read coarse position i. At the ends there are more: positions outside are
-// brought back there.
+// moved there.
 static inline void candidates(const ResampleAxis *axis, long i, long *begin, long *end) {
   TF low, high;
   if (axis->rule == RULE_REPLICATE) {
@@ -173,7 +173,7 @@ static inline void candidates(const ResampleAxis *axis, long i, long *begin, lon
     low = ((TF)i - reach - 1) / scale;
     high = ((TF)i + reach + 1) / scale;
   }
-  // In floating point first: a scale of 0 makes these infinite.
+  // Clamped in floating point: a scale of 0 makes these infinite.
   TF most = (TF)axis->fine;
   *begin = i == 0 ? 0 : max((long)clamp(low, (TF)0, most) - 2, 0l);
   *end = i == axis->coarse - 1 ? axis->fine : min((long)clamp(high, (TF)0, most) + 3, axis->fine);
@@ -190,15 +190,14 @@ static inline int append_reader(const ResampleAxis *axis, long i, long o, int co
     weight += element_weight(axis, &t, k);
     reads = true;
   }
-  // Positions before the first read the second as well, with weight 0: of those there may be more than the table has
-  // room for.
+  // Positions before the first also read the second, with weight 0: there may be more of these than the table can hold.
   if (!reads || weight == 0 || count == axis->width) return count;
   indices[count * step] = (int)o;
   weights[count * step] = (TR)weight;
   return count + 1;
 }
 
-// One work-item a position of one of the dimensions.
+// One work-item per position of each dimension.
 __kernel void resample_tables(__global uchar *tables, ulong tables_offset, AXES_ARGUMENTS) {
   tables += tables_offset;
   long p = get_global_id(0);
@@ -223,7 +222,7 @@ __kernel void resample_tables(__global uchar *tables, ulong tables_offset, AXES_
       weights[count * step] = (TR)element_weight(&axis, &t, count);
     }
   } else if (axis.rule == RULE_REFLECT) {
-    // Read directly, and from the mirror images beyond either end.
+    // Read directly, and through the mirror images beyond either end.
     long images[3] = {p, -p, 2 * (axis.coarse - 1) - p};
     for (int image = 0; image < 3; image++) {
       long o = images[image] + axis.shift;
@@ -237,7 +236,7 @@ __kernel void resample_tables(__global uchar *tables, ulong tables_offset, AXES_
     for (long o = begin; o < end; o++) count = append_reader(&axis, p, o, count, indices, weights, step);
   }
   table_counts(tables, &axis)[p] = count;
-  // resample_rows reads what these would be, and throws it away.
+  // resample_rows reads elements at these indices, and discards them.
   for (; count < axis.width; count++) indices[count * step] = 0;
 }
 
@@ -267,7 +266,7 @@ static inline bool count_alike(__global const int *counts) {
 #endif
 }
 
-// Neighbouring output positions along x, `n` <= VEC of them.
+// Sums `n` <= VEC neighbouring output positions along x.
 static inline TV sum_columns(__global uchar *tables, const ResampleAxis *x_axis, TableRow y, TableRow z, long x, int n,
                              __global const uchar *in, long x_step, long y_step, long z_step, int dtype0) {
   TableRow row = table_row(tables, x_axis, x);
@@ -299,7 +298,7 @@ static inline TV sum_columns(__global uchar *tables, const ResampleAxis *x_axis,
   return sum;
 }
 
-// Neighbouring channels of one output position; `in` is the first of them.
+// Sums neighbouring channels of one output position; `in` is the first of them.
 static inline TV sum_channels(TableRow x, TableRow y, TableRow z, __global const uchar *in, long channel_step, int n,
                               long x_step, long y_step, long z_step, int dtype0) {
   TV sum = (TV)0;
@@ -314,15 +313,15 @@ static inline TV sum_channels(TableRow x, TableRow y, TableRow z, __global const
   return sum;
 }
 
-// Layout: output, input over the output's positions [W, H, D, C, N]. A task is a vector along W, or along C where
-// `by_channel` says that channels are neighbours.
+// Layout: output, input over the output's positions [W, H, D, C, N]. A task is a vector along W, or along C if
+// `by_channel` is set, as channels are neighbours then.
 __kernel void resample(__global uchar *output, ulong output_offset, __global const uchar *input, ulong input_offset,
                        __global uchar *tables, ulong tables_offset, int dtype0, Layout layout, AXES_ARGUMENTS,
                        int by_channel) {
   tables += tables_offset;
   long width = layout.sizes[0], channels = layout.sizes[3];
   long lanes = by_channel ? channels : width, strips = (lanes + VEC - 1) / VEC;
-  // The tasks of a row follow one another, without a division for each.
+  // Walks the tasks of a row in order, without a division for each.
   long of_row = by_channel ? strips * width : strips;
   long rows = (by_channel ? 1 : channels) * layout.sizes[1] * layout.sizes[2] * layout.sizes[4];
   ITEM_TASKS(rows * of_row, first, last);

@@ -1,4 +1,4 @@
-// Interpolation along whole rows, for CPUs. Follows resample.cl, whose tables it uses.
+// Interpolation along whole rows, for CPUs. Comes after resample.cl, whose tables it uses.
 
 // Output positions x to x + VEC - 1, all of which exist, from a row of inputs summed over the other dimensions.
 INLINE TV sum_line(__global uchar *tables, const ResampleAxis *x_axis, long x, __local const T *line) {
@@ -15,7 +15,7 @@ INLINE TV sum_line(__global uchar *tables, const ResampleAxis *x_axis, long x, _
 #if VEC == 1
     v.vector = i < row.count ? line[indices[0]] * weights[0] : FROM_REAL(0);
 #else
-    // Unrolled, or it would go through memory.
+    // Unrolled, as it would go through memory otherwise.
   UNROLL for (int l = 0; l < VEC; l++) v.lanes[l] = line[indices[l]];
     v.vector *= VLOAD(0, weights);
     if (!alike) v.vector = TO(TM_NAME)(VLOAD(0, counts)) > (TM)i ? v.vector : (TV)0;
@@ -25,8 +25,8 @@ INLINE TV sum_line(__global uchar *tables, const ResampleAxis *x_axis, long x, _
   return sum;
 }
 
-// The same as `resample` along W, for CPUs: a work-group of one item brings the sum of inputs over the other dimensions
-// to `line` first, by vectors and as T, and gathers from there: fewer elements, and none that must be converted.
+// Computes `resample` along W on CPUs: a work-group of one item first writes the sum of inputs over the other
+// dimensions to `line`, by vectors and as T, and gathers from there: fewer elements, without conversions.
 __kernel void resample_rows(__global uchar *output, ulong output_offset, __global const uchar *input,
                             ulong input_offset, __global uchar *tables, ulong tables_offset, int dtype0, Layout layout,
                             AXES_ARGUMENTS, long length, __local T *line) {

@@ -1,6 +1,6 @@
 //! Steps of LSTM and GRU cells, after the matmuls of input and state with their weights.
 //!
-//! All tensors are contiguous and of one dtype; states are [rows, hidden], gates [rows, gates * hidden].
+//! All tensors are contiguous and have one dtype; states are [rows, hidden], gates [rows, gates * hidden].
 
 use crate::cl::Memory;
 use crate::error::Result;
@@ -69,7 +69,7 @@ fn launch<A: Arguments, const N: usize>(
     }
     let target = Target::of(state.address)?;
     let geometry = Geometry::of(&target, state.class());
-    // A step reads and writes many times its state.
+    // A step reads and writes many times the size of its state.
     let elements = tensors.iter().map(|tensor| tensor.numel()).sum();
     let spec = geometry.define(tier(elements, &[("SPEC_DTYPE0", state.dtype.code())]));
     let program = target.program(Family::Rnn, state.class(), &spec)?;
@@ -96,8 +96,8 @@ pub fn lstm_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, cy: &Tensor<'_>, gate
     })
 }
 
-/// The gradients of gates and cell state from those of the outputs of `lstm_cell`, of which one may be absent. `cx` and
-/// `cy` are the cell state before and after, `gates` what `lstm_cell` has saved.
+/// The gradients of gates and cell state, from the gradients of the outputs of `lstm_cell`, one of which may be absent.
+/// `cx` and `cy` are the cell state before and after the step, `gates` the gates that `lstm_cell` saved.
 ///
 /// # Errors
 /// As the driver reports.

@@ -1,6 +1,6 @@
 // Steps of LSTM and GRU cells after their two matmuls (CLASS_F and CLASS_D).
 //
-// Tensors are contiguous and of one dtype. A row of gates holds one gate after the other, each of `hidden` elements;
+// Tensors are contiguous and have one dtype. A row of gates holds one gate after the other, each of `hidden` elements;
 // input_gates and hidden_gates are the results of the matmuls of input and state. Absent biases and gradients are null.
 
 #define LSTM_GATES 4
@@ -15,7 +15,7 @@
   const long vectors = (hidden + VEC - 1) / VEC; \
   ITEM_TASKS(rows *vectors, first, last)
 
-// Part `column` of gate `gate` of all gates that lie one after another, and of one row of a state.
+// Vector from `column` on of gate `gate`, in consecutive gates, or of row `gate` of a state.
 static inline TV load_gate(__global const uchar *p, long gate, long column, long hidden, int dtype) {
   return load_part(p + gate * hidden * dtype_size(dtype), column, hidden, dtype, 0);
 }
@@ -31,7 +31,7 @@ static inline TV biased(__global const uchar *p, __global const uchar *bias, lon
   return bias ? value + load_gate(bias, gate, column, hidden, dtype) : value;
 }
 
-// The gates of a step in terms of its arguments. No arrays: PoCL's stack may not be aligned for those of vectors.
+// The gates of a step in terms of its arguments. No arrays, as PoCL's stack may not be aligned for arrays of vectors.
 #define FROM_INPUT(gate, gates) \
   biased(input_gates + input_gates_offset, input_bias, row, gate, gates, column, hidden, DTYPE0)
 #define FROM_STATE(gate, gates) \
@@ -91,8 +91,8 @@ __kernel void lstm_cell_backward(__global const uchar *grad_hy, ulong grad_hy_of
   }
 }
 
-// hy is the new state; workspace [rows, 5, hidden] keeps the reset, update and new gates, the old state, and what the
-// reset gate scales.
+// hy is the new state; workspace [rows, 5, hidden] keeps the reset, update and new gates, the old state, and the value
+// that the reset gate scales.
 __kernel void gru_cell(__global const uchar *input_gates, ulong input_gates_offset, __global const uchar *hidden_gates,
                        ulong hidden_gates_offset, __global const uchar *input_bias, ulong input_bias_offset,
                        __global const uchar *hidden_bias, ulong hidden_bias_offset, __global const uchar *hx,

@@ -38,11 +38,11 @@ pub use ffi::ScanOp;
 const TOTAL_BYTES: usize = 16;
 /// Pieces of a row are not made shorter than this: each costs a pass over the totals before it.
 const SHORTEST_CHUNK: i64 = 4096;
-/// Items of a group that scans a piece together, and the shortest row that it is for.
+/// Items of a group that scans a piece together, and the shortest row for such groups.
 const GROUP: usize = 128;
 const SHORTEST_FOR_GROUP: i64 = 256;
 
-/// Rows of neighbours that an item of a CPU takes, as in `scan.cl`: a cache line of floats.
+/// Neighbouring rows that an item on a CPU takes, as in `scan.cl`: a cache line of floats.
 const SCAN_COLUMNS: i64 = 16;
 
 /// The generic programs.
@@ -52,7 +52,7 @@ pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
     specs.flat_map(|spec| SIGNED.map(|class| (class, spec.clone()))).collect()
 }
 
-/// A tensor seen as [outer, length, inner] around a dimension.
+/// A tensor viewed as [outer, length, inner] around a dimension.
 struct ScanShape {
     length: i64,
     inner: i64,
@@ -66,7 +66,7 @@ impl ScanShape {
         Self { length, inner, count: tensor.numel() / length.max(1) }
     }
 
-    /// Returns true if groups take pieces, and not items: where rows are contiguous in memory, and long enough.
+    /// Returns true if groups, not items, take pieces: rows are contiguous in memory, and long enough.
     fn by_group(&self, target: &Target) -> bool {
         let fits = target.device.info.max_work_group >= GROUP;
         !target.is_cpu() && fits && self.inner == 1 && self.length >= SHORTEST_FOR_GROUP
@@ -81,7 +81,7 @@ impl ScanShape {
         }
     }
 
-    /// Pieces that a row is cut into so that every compute unit has some: by the occupancy target of the kernels.
+    /// Number of pieces of a row, so that every compute unit has some: by the occupancy target of the kernels.
     fn chunks(&self, target: &Target) -> i64 {
         let wanted = target.compute_units() as i64
             * match (target.is_cpu(), self.by_group(target)) {
@@ -94,7 +94,7 @@ impl ScanShape {
     }
 }
 
-/// Running totals along `dim`; `out` and `input` are contiguous and of one shape and dtype.
+/// Running totals along `dim`; `out` and `input` are contiguous and have the same shape and dtype.
 ///
 /// # Errors
 /// As the driver reports.
@@ -104,7 +104,7 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
     }
     let target = Target::of(out.address)?;
     let rows = ScanShape::of(input, dim);
-    // Phases are those of the order of additions, and would else depend on the number of pieces.
+    // Phases depend on the order of additions, and would otherwise depend on the number of pieces.
     let in_order = op == ScanOp::LogSumExp && input.class().is_complex();
     let (pieces, group) = if in_order { (1, 1) } else { (rows.chunks(&target), rows.group(&target)) };
     if pieces == 1 && target.is_cpu() && rows.inner > 1 {
@@ -141,7 +141,7 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
     target.launch(&program, apply_kernel, &args, &global, local)
 }
 
-/// The same where CPUs take whole rows of neighbours.
+/// [`scan`] on CPUs whose items take whole neighbouring rows.
 fn scan_columns(target: &Target, out: &Tensor<'_>, input: &Tensor<'_>, op: ScanOp, rows: &ScanShape) -> Result<()> {
     let spec = tier(input.numel(), &[("SPEC_OP", op.repr), ("SPEC_DTYPE0", input.dtype.code())]);
     let program = target.program(Family::Scan, input.class(), &spec.define("LSIZE", 1))?;
@@ -155,8 +155,7 @@ fn scan_columns(target: &Target, out: &Tensor<'_>, input: &Tensor<'_>, op: ScanO
     target.launch(&program, entry::SCAN_COLUMNS, &args, &[items as usize], None)
 }
 
-/// Running maximum or minimum along `dim` and its index. All are contiguous and of one shape; `indices` is of 64-bit
-/// integers.
+/// Running maximum or minimum along `dim` and its index. All are contiguous, of the same shape; `indices` is int64.
 ///
 /// # Errors
 /// As the driver reports.

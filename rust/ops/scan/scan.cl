@@ -1,8 +1,8 @@
-// Running totals along one dimension of contiguous tensors seen as [outer, length, inner].
+// Running totals along one dimension of contiguous tensors viewed as [outer, length, inner].
 //
 // A row (one outer, one inner position) is cut into `chunks` pieces of `chunk` elements when there are too few
 // rows to fill the device: scan_totals reduces each piece, then scan_apply starts each piece from the totals
-// before it. With one chunk a row scan_apply is all that runs.
+// before it. With one chunk per row, only scan_apply runs.
 
 #ifndef LSIZE
 #define LSIZE 1
@@ -12,7 +12,7 @@
 #define SCAN_PROD 1
 #define SCAN_LOGSUMEXP 2
 
-// Long rows are added one by one, so single precision totals are kept in double where the device has it.
+// Long rows are added one by one, so single precision totals are kept in double if the device has it.
 #if defined(CLASS_F) && defined(HAS_FP64)
 typedef double Total;
 #elif defined(CLASS_C) && defined(HAS_FP64)
@@ -46,13 +46,13 @@ static inline Total identity(int op) {
 }
 
 #ifdef IS_COMPLEX
-// 0 where the real part is -inf, also if the phase is not finite, and real where the phase is 0, also if it overflows.
+// 0 if the real part is -inf, even if the phase is not finite; real if the phase is 0, even if it overflows.
 static inline Total complex_exp(Total z) {
   if (z.x == -INFINITY) return (Total)(0, 0);
   return (Total)(exp(z.x) * cos(z.y), z.y == 0 ? 0 : exp(z.x) * sin(z.y));
 }
 
-// log(exp(a) + exp(b)), from the one with the larger real part, `a` being what is accumulated. exp(-inf) is 0, whatever its
+// log(exp(a) + exp(b)), from the value with the larger real part; `a` is the accumulated one. exp(-inf) is 0 for any
 // phase, and equal infinities would give inf - inf.
 static inline Total log_sum_exp(Total a, Total b) {
   if (isnan(a.x) || isnan(a.y) || isnan(b.x) || isnan(b.y)) return (Total)(NAN, NAN);
@@ -64,7 +64,7 @@ static inline Total log_sum_exp(Total a, Total b) {
     return (Total)(log(hypot(sum.x, sum.y)), atan2(sum.y, sum.x));
   }
   const Total z = complex_exp(low - high);
-  // log(1 + z), without loss of digits where z is small.
+  // log(1 + z), without loss of digits if z is small.
   return high + (Total)(log1p(z.x * (2 + z.x) + z.y * z.y) / 2, atan2(z.y, 1 + z.x));
 }
 #endif
@@ -79,15 +79,15 @@ static inline Total accumulate(int op, Total a, Total b) {
 #ifdef IS_FLOAT
   if (op == SCAN_LOGSUMEXP) {
     Total low = a < b ? a : b, high = a < b ? b : a;
-    // Equal infinities would give inf - inf; a NaN takes the other way.
+    // Equal infinities would give inf - inf; a NaN takes the other branch.
     return low == high && isinf(low) ? high : high + log1p(exp(low - high));
   }
 #endif
   return a + b;
 }
 
-// Sums and products may be regrouped where totals are wider than elements, or wrap around: then not every operation has to
-// wait for the one before it.
+// Sums and products may be regrouped if totals are wider than elements, or wrap around: then not every operation must
+// wait for the previous one.
 #if defined(IS_CPU) && (defined(IS_INTEGER) || (defined(CLASS_F) && defined(HAS_FP64)))
 #define REGROUPS
 #endif
@@ -96,7 +96,7 @@ static inline Total accumulate(int op, Total a, Total b) {
 #define ELEMENT(i) TO_TOTAL(load(input + input_offset, start + (i) * inner, DTYPE0))
 #define STORE_TOTAL(i, total) store(out + out_offset, start + (i) * inner, DTYPE0, FROM_TOTAL(total))
 
-// First element of a row, in elements. Divisions of 64 bits would take as long as the totals of a short row.
+// First element of a row, in elements. Avoids 64-bit divisions, which would take as long as the totals of a short row.
 static inline long row_start(long row, long length, long inner) {
   return inner == 1 ? row * length : row / inner * length * inner + row % inner;
 }
@@ -105,7 +105,7 @@ static inline long row_of(long item, long chunks) { return chunks == 1 ? item : 
 
 #define SCAN_ARGUMENTS int op, int dtype0, long length, long inner, long chunks, long chunk
 
-// Of the piece from `begin` to `end`.
+// The total of the piece from `begin` to `end`.
 static inline __attribute__((always_inline)) Total total_of(__global const uchar *input, ulong input_offset, long start,
                                                             long begin, long end, long inner, int op, int dtype0) {
   Total total = identity(OP);
@@ -148,8 +148,8 @@ static inline __attribute__((always_inline)) void apply(__global uchar *out, ulo
   }
 }
 
-// Generic programs for CPUs know rows of the dtype that is most used: questions for each element take four times as long
-// as the sums (cumsum of [512, 512] of float, 1.0 ms, PoCL, 2 cores).
+// Generic programs for CPUs have code for rows of the most common dtype: checks for each element take four times as
+// long as the sums (cumsum of [512, 512] of float, 1.0 ms, PoCL, 2 cores).
 #if defined(IS_CPU) && defined(REGROUPS) && !defined(SPEC_DTYPE0)
 #ifdef IS_INTEGER
 #define USUAL_DTYPE DT_I64
@@ -194,8 +194,8 @@ __kernel void scan_apply(__global uchar *out, ulong out_offset, __global const u
 }
 
 #ifdef IS_CPU
-// The same without chunks: an item takes SCAN_COLUMNS neighbouring rows of an outer position, whose elements lie side by
-// side.
+// Scans rows without chunks: an item takes SCAN_COLUMNS neighbouring rows of an outer position, whose elements are
+// adjacent.
 #define SCAN_COLUMNS 16
 
 __kernel void scan_columns(__global uchar *out, ulong out_offset, __global const uchar *input, ulong input_offset,
@@ -221,10 +221,10 @@ __kernel void scan_columns(__global uchar *out, ulong out_offset, __global const
 #endif
 
 #if LSIZE > 1
-// The same for GPUs and inner == 1: a group takes a piece, its items neighbouring elements.
+// Scans for GPUs and inner == 1: a group takes a piece, its items take neighbouring elements.
 
-// The totals of all items up to each item, of each to all; `shared` holds LSIZE values. Returns the total of the items
-// before, and leaves that of all in *all.
+// Scans the values of all items; `shared` holds LSIZE values. Returns the total of the previous items, and stores the
+// total of all items in *all.
 static inline Total scan_items(int op, Total value, __local Total *shared, Total *all) {
   int item = get_local_id(0);
   shared[item] = value;
@@ -242,14 +242,14 @@ static inline Total scan_items(int op, Total value, __local Total *shared, Total
   return before;
 }
 
-// Neighbouring elements of an item. A group brings those of all its items to local memory, items side by side: a tile.
-// One slot in 32 is padding, as every fourth item would else conflict at the banks.
+// Neighbouring elements of an item. A group copies the elements of all its items to local memory, with coalesced loads:
+// a tile. One slot in 32 is padding, as otherwise every fourth item would have a bank conflict.
 #define RUN 4
 #define TILE (LSIZE * RUN)
 #define SLOT(i) ((i) + ((i) >> 5))
 #define TILE_SLOTS (SLOT(TILE - 1) + 1)
 
-// Leaves elements [first, first + count) in `tile`, and returns the total of an item's own.
+// Loads elements [first, first + count) into `tile`, and returns the total of an item's own elements.
 static inline Total load_tile(__local T *tile, __global const uchar *input, long first, int count, int op, int dt) {
   for (int i = get_local_id(0); i < count; i += LSIZE) tile[SLOT(i)] = load(input, first + i, dt);
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -309,7 +309,7 @@ __kernel GROUPS_OF(LSIZE) void scan_group_apply(__global uchar *out, ulong out_o
 #endif
 
 #ifndef IS_COMPLEX
-// Running maximum or minimum and its index: the last among equals; a NaN stays. One work-item a row.
+// Running maximum or minimum and its index: the last of equal elements; a NaN stays. One work-item per row.
 __kernel void scan_extreme(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
                            __global const uchar *input, ulong input_offset, int dtype0, long length, long inner,
                            int largest) {
@@ -329,12 +329,12 @@ __kernel void scan_extreme(__global uchar *values, ulong values_offset, __global
 }
 
 #if LSIZE > 1
-// Returns true if the extreme b of later elements replaces that of earlier ones; an index of -1 stands for no elements.
+// Returns true if the extreme b of later elements replaces the extreme a of earlier ones; index -1 means no elements.
 static inline bool takes_over(T a, long a_index, T b, long b_index, int largest) {
   return b_index >= 0 && (a_index < 0 || IS_NAN(b) || (!IS_NAN(a) && (largest ? b >= a : b <= a)));
 }
 
-// The same for rows of neighbours: a group takes a row, its items neighbouring elements.
+// Computes scan_extreme for contiguous rows: a group takes a row, its items take neighbouring elements.
 __kernel GROUPS_OF(LSIZE) void scan_group_extreme(__global uchar *values, ulong values_offset, __global uchar *indices,
                                                   ulong indices_offset, __global const uchar *input, ulong input_offset,
                                                   int dtype0, long length, long inner, int largest) {

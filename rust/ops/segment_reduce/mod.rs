@@ -28,7 +28,7 @@ mod ffi {
         pub op: i32,
         /// The value that a reduction begins with.
         pub initial: f64,
-        /// True where the caller gave it.
+        /// True if the caller gave `initial`.
         pub has_initial: bool,
     }
 
@@ -97,7 +97,7 @@ pub fn segment_reduce(output: &Tensor<'_>, segments: &Segments<'_>) -> Result<()
     call.target.launch(&call.program, entry::SEGMENT_REDUCE, &args, &items, None)
 }
 
-/// Writes the gradient of the rows of each segment; the others are left as they are.
+/// Writes the gradient of the rows of each segment; other rows do not change.
 ///
 /// # Errors
 /// As the driver reports.

@@ -9,13 +9,13 @@
 #define SEGMENT_SUM 3
 #define SEGMENT_PROD 4
 
-// `has_initial` says that the caller gave what reductions begin with.
+// `has_initial`: the caller gave the value that reductions begin with.
 #define SEGMENTS_ARGUMENTS                                                                                       \
   __global const uchar *data, ulong data_offset, __global const uchar *starts, ulong starts_offset,              \
       __global const uchar *lengths, ulong lengths_offset, int dtype0, int op, long n, long size, long segments, \
       long inner, T initial, int has_initial
 
-// The rows of the segment of output element i, and its first element; rows that do not exist are left out.
+// The rows of the segment of output element i, and its first element; rows that do not exist are excluded.
 typedef struct {
   long first;
   long length;
@@ -52,7 +52,7 @@ __kernel void segment_reduce(SEGMENTS_ARGUMENTS, __global uchar *out, ulong out_
   }
 }
 
-// Writes the gradient of each element of a segment; those of no segment are zero already.
+// Writes the gradient of each element of a segment; elements of no segment are zero already.
 __kernel void segment_reduce_backward(SEGMENTS_ARGUMENTS, __global const uchar *grad, ulong grad_offset,
                                       __global const uchar *output, ulong output_offset, __global uchar *grad_input,
                                       ulong grad_input_offset) {
@@ -73,7 +73,7 @@ __kernel void segment_reduce_backward(SEGMENTS_ARGUMENTS, __global const uchar *
       T slope = g;
       if (OP == SEGMENT_MEAN) slope = g / (T)segment.length;
       if (OP == SEGMENT_MAX || OP == SEGMENT_MIN) {
-        // PyTorch shares a gradient between equal elements where it is positive.
+        // PyTorch shares a gradient between equal elements if it is positive.
         slope = isnan(v) || v == result ? (g > 0 ? g / (T)ties : g) : (T)0;
       }
       if (OP == SEGMENT_PROD) {

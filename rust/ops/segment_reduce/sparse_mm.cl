@@ -1,9 +1,9 @@
 // Matmuls of a CSR matrix and a dense one, with a choice of reduction (CLASS_F and CLASS_D).
 
-// out[r, k] is the sum, mean, maximum or minimum of values[e] * other[col_indices[e], k] over the elements e of row r. Of an
-// extreme, arg_out, which may be absent, has the element: the first of equal ones, and `nnz` where none is beyond
-// infinity. A NaN stays. A row without elements is 0. All tensors are contiguous. A task is a vector of columns of one
-// row.
+// out[r, k] is the sum, mean, maximum or minimum of values[e] * other[col_indices[e], k] over the elements e of row r.
+// For an extreme, arg_out, which may be absent, gets the element: the first of equal ones, or `nnz` if all are the
+// infinity that the search begins with. A NaN stays. A row without elements is 0. All tensors are contiguous. A task is
+// a vector of columns of one row.
 __kernel void sparse_mm_reduce(__global uchar *out, ulong out_offset, __global uchar *arg_out, ulong arg_out_offset,
                                __global const uchar *crow_indices, ulong crow_indices_offset,
                                __global const uchar *col_indices, ulong col_indices_offset,
@@ -44,8 +44,8 @@ __kernel void sparse_mm_reduce(__global uchar *out, ulong out_offset, __global u
   }
 }
 
-// The gradient of the elements of the CSR matrix, where each result is a sum: that of element e is the dot product of row
-// rows[e] of `grad` and row col_indices[e] of `other`. All tensors are contiguous.
+// The gradient of the elements of the CSR matrix if each result is a sum: for element e, the dot product of row
+// row_indices[e] of `grad` and row col_indices[e] of `other`. All tensors are contiguous.
 __kernel void sparse_mm_grad_values(__global uchar *grad_values, ulong grad_values_offset,
                                     __global const uchar *row_indices, ulong row_indices_offset,
                                     __global const uchar *col_indices, ulong col_indices_offset,

@@ -35,8 +35,8 @@ mod ffi {
     }
 }
 
-/// Writes the sums, means or extremes of the products of each row of `matrix` and the columns of `other`, and of extremes
-/// the elements of `matrix` that they are of; `arg_out` may be absent. `reduction` is an `at::native::ReductionType`.
+/// Writes the sums, means or extremes of the products of each row of `matrix` and the columns of `other`. For extremes,
+/// `arg_out`, which may be absent, gets their elements of `matrix`. `reduction` is an `at::native::ReductionType`.
 ///
 /// # Errors
 /// As the driver reports.
@@ -72,8 +72,8 @@ pub fn sparse_mm_reduce(
     target.launch(&program, entry::SPARSE_MM_REDUCE, &args, &items, None)
 }
 
-/// Writes the gradient of each element of a sparse matrix in a sum: the dot product of a row of `grad` and one of `other`,
-/// by the row and the column of the element. Indices are of one dtype.
+/// Writes the gradient of each element of a sparse matrix for sums: the dot product of a row of `grad` and a row of
+/// `other`, given by the row and the column of the element. Indices have one dtype.
 ///
 /// # Errors
 /// As the driver reports.

@@ -24,12 +24,13 @@ mod ffi {
     }
 }
 
-/// Vectors of columns that an item takes at most: pieces of 2 KiB, all of whose sums fit L1.
+/// Most vectors of columns that an item takes: pieces of 2 KiB, whose sums all fit L1.
 const WIDEST_STRIP: i64 = 32;
 /// Wide strips are worth more than even shares: a quarter of the groups that `Geometry` would make.
 const STRIPS_FOR_GROUP: i64 = 4;
 
-/// Writes the softmax of `input` along `dim`, or its logarithm, into `output`. Both are contiguous and of one shape.
+/// Writes the softmax of `input` along `dim`, or its logarithm, into `output`. Both are contiguous and have the same
+/// shape.
 ///
 /// # Errors
 /// As the driver reports.
@@ -54,8 +55,8 @@ pub fn softmax(input: &Tensor<'_>, output: &Tensor<'_>, dim: usize, log: bool) -
     )
 }
 
-/// Writes the gradient of the softmax's input, from that of its output and from the output. All are contiguous and of
-/// one shape.
+/// Writes the gradient of the softmax's input, from the gradient of its output and from the output. All are contiguous
+/// and have the same shape.
 ///
 /// # Errors
 /// As the driver reports.
@@ -134,7 +135,7 @@ impl SoftmaxCall {
         Ok(Self { target, geometry, program, outer, length, inner, by_rows, strip })
     }
 
-    /// Runs one of a pair of kernels: for softmax along the innermost dimension, and along another.
+    /// Runs one of a pair of kernels: for softmax along the innermost dimension, or along another.
     fn launch<R: Arguments, C: Arguments>(
         &self,
         (rows, of_rows): (EntryPoint<R>, R),
@@ -157,9 +158,9 @@ impl SoftmaxCall {
 
 /// Strips of columns.
 struct Strip {
-    /// Vectors of each that a program is built for.
+    /// Most vectors of a strip, for which the program is built.
     longest: i64,
-    /// Vectors of each.
+    /// Vectors of a strip.
     vectors: i64,
     /// Strips of a row.
     count: i64,
@@ -174,7 +175,7 @@ impl Strip {
         }
     }
 
-    /// As wide as leaves every core of a CPU some; items of other devices read side by side, and take single columns.
+    /// On CPUs, as wide as possible while every core has some. On other devices, items take single columns.
     fn of(geometry: &Geometry, outer: i64, inner: i64) -> Self {
         let longest = Self::longest(geometry);
         let vectors = div_ceil(inner, geometry.lanes as i64);

@@ -1,9 +1,9 @@
 // Softmax and log-softmax, forward and backward (CLASS_F and CLASS_D).
 //
-// Tensors are contiguous and seen as [outer, length, inner], with the softmax along `length`.
+// Tensors are contiguous and viewed as [outer, length, inner], with the softmax along `length`.
 //
-//   *_rows     inner == 1: a group takes whole rows, its lanes and items share one
-//   *_columns  inner > 1: items take strips of neighbouring columns as columns.cl has it, each lane owns one
+//   *_rows     inner == 1: a group takes whole rows, its lanes and items share a row
+//   *_columns  inner > 1: items take strips of neighbouring columns as in columns.cl, each lane owns a column
 
 #ifdef SPEC_LOG
 #define IS_LOG SPEC_LOG
@@ -19,9 +19,9 @@ INLINE T largest(TV v) {
   return top;
 }
 
-// exp of x <= 0, 1.2 ulp; what would not be a normal number is 0. A third of the time of PoCL's own, which serves every
-// x: 2^n times a polynomial, fitted to exp within log(2) / 2 of 0. Adding 1.5 * 2^23 rounds to n, whose bits are then
-// the lowest of the sum: PoCL's rint takes a dozen instructions.
+// exp of x <= 0, 1.2 ulp; results that are not normal numbers become 0. It takes a third of the time of PoCL's exp,
+// which supports every x: 2^n times a polynomial, fitted to exp within log(2) / 2 of 0. Adding 1.5 * 2^23 rounds to n,
+// whose bits are then the lowest of the sum: PoCL's rint takes a dozen instructions.
 #if defined(CLASS_F) && VEC > 1
 INLINE TV exp_below(TV x) {
   TV shifted = fma(x, (TV)1.44269504f, (TV)12582912.0f);
@@ -41,7 +41,7 @@ INLINE TV exp_below(TV x) {
 #endif
 
 // Exponentials of a row that an item stores rather than computes twice: 16 KiB of L1. The items of a group would need
-// more local memory than leaves room for others.
+// local memory that other groups need.
 #if LSIZE == 1
 #define STORED_EXPONENTIALS 4096
 #else
@@ -67,8 +67,8 @@ INLINE void store_private(T *values, long i, TV value) {
 #define GRADIENT(g, y, sum) (IS_LOG ? (g) - exp(y) * (sum) : (y) * ((g) - (sum)))
 
 // Rows no longer than a vector, on CPUs: VEC of them at a time, a lane each. A vector for each row would load and store
-// its elements one by one, and leave lanes idle; VEC rows that follow one another are `length` whole vectors, which are
-// turned in private memory.
+// its elements one by one, and leave lanes idle; VEC consecutive rows are `length` whole vectors, which are transposed
+// in private memory.
 #if defined(IS_CPU) && LSIZE == 1 && VEC > 1
 #define HAS_SHORT_ROWS
 
@@ -126,7 +126,7 @@ INLINE void short_softmax_backward(__global const uchar *g, int dtype0, __global
   store_short_rows(dx, rows, length, DTYPE2, grads);
 }
 
-// Returns from a kernel whose rows are short, behind CODE for `rows` of them from `row` on.
+// If rows are short, runs CODE for `rows` of them from `row` on, and returns from the kernel.
 #define SHORT_ROWS(CODE)                                         \
   if (length <= VEC) {                                           \
     GROUP_TASKS((outer + VEC - 1) / VEC, first, last);           \
@@ -167,7 +167,7 @@ __kernel GROUPS_OF(LSIZE) void softmax_rows(SOFTMAX_ARGUMENTS) {
     }
     T sum = group_sum(lanes_sum(sums), shared);
     if (IS_LOG) {
-      // Two subtractions: top + log(sum) would round away log(sum) beside a large top.
+      // Two subtractions: top + log(sum) would round away log(sum) next to a large top.
       T log_denominator = log(sum);
       for (long i = first_part; i < length; i += step)
         store_part(y, i, length, DTYPE1, load_part(x, i, length, DTYPE0, 0) - top - log_denominator);
@@ -182,13 +182,13 @@ __kernel GROUPS_OF(LSIZE) void softmax_rows(SOFTMAX_ARGUMENTS) {
   }
 }
 
-// STRIP is the most vectors of columns that an item takes through all of `length` together, `strip` how many it does.
-// A row's piece is then as long as hardware prefetches: 1024 x 4096 takes half the time of single vectors.
-// Rows whose maximum is found before their exponentials are added up: one rescaling for all of them.
+// STRIP is the most vectors of columns that an item takes along `length` together, `strip` how many it does take. A
+// row's piece is then long enough for hardware prefetching: 1024 x 4096 takes half the time of single vectors.
+// Rows of a block: their maximum is found before their exponentials are added up, with one rescaling for all of them.
 #define BLOCK 8
 
 #if LSIZE > 1
-// The maximum of two parts of columns, and the sums of their exponentials as they are below it.
+// Joins two parts of columns: their maximum, and the sums of their exponentials relative to it.
 INLINE void join_sums(__local TV *tops, __local TV *sums, int item, int other) {
   TV top = larger(tops[item], tops[other]), base = top == (TV)-INFINITY ? (TV)0 : top;
   sums[item] = sums[item] * exp_below(tops[item] - base) + sums[other] * exp_below(tops[other] - base);
@@ -218,7 +218,7 @@ __kernel GROUPS_OF(LSIZE) void softmax_columns(SOFTMAX_ARGUMENTS, long inner, lo
         __global const uchar *p = x + (i * inner + v * VEC) * in_size;
         TV old = i == PART ? (TV)-INFINITY : load_private(tops, at), top = old;
         for (int r = 0; r < rows; r++) top = larger(top, load_lanes(p + r * row_size, in_size, width, DTYPE0));
-        // Nothing but -inf so far: their sum is 0, and not exp(-inf + inf).
+        // If all are -inf so far, their sum is 0, and not exp(-inf + inf).
         TV base = top == (TV)-INFINITY ? (TV)0 : top;
         TV sum = i == PART ? (TV)0 : load_private(sums, at) * exp_below(old - base);
         for (int r = 0; r < rows; r++) sum += exp_below(load_lanes(p + r * row_size, in_size, width, DTYPE0) - base);

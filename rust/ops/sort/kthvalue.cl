@@ -1,10 +1,10 @@
 // The element that sorting would put at one position of each row of a contiguous [rows, length] tensor, and its index:
-// those of a stable sort, without the sort. For CPUs, as radix.cl, whose keys and records it takes.
+// as in a stable sort, but without sorting. For CPUs, like radix.cl, whose keys and records it uses.
 //
-// Rows are cut into `chunks` pieces. radix_keys makes the records of all elements. Then, the highest byte first and
-// bytes that are the same in a whole row left out, kthvalue_count counts a byte of the candidates in each piece, and
-// kthvalue_choose finds the digit that the wanted element has there; the next kthvalue_count drops the candidates with
-// another one. What is left in the end are equal elements, of which kthvalue_write takes the right one.
+// Rows are cut into `chunks` pieces. radix_keys makes the records of all elements. Then, from the highest byte on and
+// without bytes that are the same in a whole row, kthvalue_count counts a byte of the candidates in each piece, and
+// kthvalue_choose finds this digit of the wanted element; the next kthvalue_count drops the candidates with another
+// digit. In the end only equal elements are left, of which kthvalue_write takes the right one.
 
 #if defined(IS_CPU) && !defined(IS_COMPLEX)
 
@@ -14,14 +14,14 @@ typedef struct {
   long digit;
 } Wanted;
 
-// The pass before this one that looked at a byte: passes go down. As many as there are passes where none did.
+// The previous pass that looked at a byte, as passes go down; `passes` if none did.
 static inline int pass_before(Key varying, int pass, int passes) {
   do pass++;
   while (pass < passes && is_constant(varying, pass));
   return pass;
 }
 
-// counts: [rows, chunks, BINS]; candidates: how many of them lead each piece of the records.
+// counts: [rows, chunks, BINS]; candidates: their number, at the beginning of each piece of the records.
 __kernel void kthvalue_count(__global uchar *records, ulong records_offset, __global uchar *candidates,
                              ulong candidates_offset, __global uchar *counts, ulong counts_offset,
                              __global const uchar *varying, ulong varying_offset, __global const uchar *wanted,
@@ -40,7 +40,7 @@ __kernel void kthvalue_count(__global uchar *records, ulong records_offset, __gl
     int chosen = (int)((__global const Wanted *)(wanted + wanted_offset))[row_number].digit;
     uint count = *left, stay = 0;
     for (int bin = 0; bin < BINS; bin++) bins[bin] = 0;
-    // Without a branch on the digits, which is unpredictable.
+    // Without a branch on the digits, which would be unpredictable.
     for (uint i = 0; i < count; i++) {
       Record record = list[i];
       bool stays = digit(record.x, before) == chosen;
@@ -54,7 +54,7 @@ __kernel void kthvalue_count(__global uchar *records, ulong records_offset, __gl
   for (int bin = 0; bin < BINS; bin++) to[bin] = bins[bin];
 }
 
-// One work-item a row; `positions` is read in the first pass.
+// One work-item per row; `positions` is read in the first pass.
 __kernel void kthvalue_choose(__global uchar *wanted, ulong wanted_offset, __global const uchar *positions,
                               ulong positions_offset, __global const uchar *counts, ulong counts_offset,
                               __global const uchar *varying, ulong varying_offset, int chunks, int pass, int passes) {
@@ -76,7 +76,7 @@ __kernel void kthvalue_choose(__global uchar *wanted, ulong wanted_offset, __glo
   state->position = position;
 }
 
-// One work-item a row.
+// One work-item per row.
 __kernel void kthvalue_write(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
                              __global const uchar *input, ulong input_offset, __global const uchar *records,
                              ulong records_offset, __global const uchar *candidates, ulong candidates_offset,

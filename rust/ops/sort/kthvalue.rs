@@ -19,8 +19,8 @@ mod ffi {
 }
 
 /// Writes the element of each row of `input` that a stable ascending sort would put at `positions`, and its index in
-/// the row to `indices`. All are contiguous; `values`, `indices` and `positions` (64-bit both) have one element for
-/// each row. NaN counts as larger than every number.
+/// the row to `indices`. All are contiguous; `values`, `indices` and `positions` (both int64) have one element for each
+/// row. NaN counts as larger than every number.
 ///
 /// # Errors
 /// As the driver reports.
@@ -38,7 +38,7 @@ pub fn kthvalue(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, p
     }
 }
 
-/// Sorts the rows first: for devices without the kernels of `kthvalue.cl`, and for rows shorter than those pay for.
+/// Sorts the rows first: for devices without the kernels of `kthvalue.cl`, and for rows that are too short for these.
 fn pick(
     target: &Target,
     rows: &SortRows<'_>,

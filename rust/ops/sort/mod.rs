@@ -29,19 +29,19 @@ mod ffi {
 
 /// The `BLOCK` of `sort.cl`.
 const BLOCK: i64 = 32;
-/// Most elements that a CPU's work-item merges; each starts with two bisections.
+/// Most elements that a work-item on a CPU merges; each work-item starts with two bisections.
 const MERGED: i64 = 1024;
 /// The `TAKEN` of `sort_groups.cl`.
 const TAKEN: i64 = 4;
 
-/// The rows of a contiguous tensor, and the order they are to have.
+/// The rows of a contiguous tensor, and the order to sort them in.
 #[derive(Clone, Copy, Debug)]
 pub struct SortRows<'a> {
     /// The tensor.
     pub input: Tensor<'a>,
     /// Elements of a row.
     pub length: i64,
-    /// The largest first.
+    /// True to sort the largest first.
     pub descending: bool,
 }
 
@@ -51,7 +51,7 @@ impl SortRows<'_> {
         self.input.numel() / self.length
     }
 
-    /// The program that takes elements of a dtype.
+    /// The program for elements of a dtype.
     pub fn program(&self, target: &Target, dtype: DType) -> Result<Arc<CachedProgram>> {
         let class = dtype.class();
         let spec = tier(self.input.numel(), &[("SPEC_DTYPE0", dtype.code())]);
@@ -64,8 +64,9 @@ impl SortRows<'_> {
     }
 }
 
-/// Sorts the rows of `input` into `values`; `indices` (64-bit) gets the index that each element came from. All are
-/// contiguous and of one shape, but the rows of the results may be shorter: then they hold the first elements only.
+/// Sorts the rows of `input` into `values`; `indices` (int64) gets the original index of each element. All are
+/// contiguous and have the same shape, but the rows of the results may be shorter: then they hold the first elements
+/// only.
 ///
 /// # Errors
 /// As the driver reports.
@@ -94,7 +95,7 @@ pub fn sort(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, desce
 pub struct Elements {
     /// The elements.
     pub values: Workspace,
-    /// Their 64-bit indices.
+    /// Their int64 indices.
     pub indices: Workspace,
     /// Dtype that the elements are stored in.
     pub dtype: DType,
@@ -188,9 +189,9 @@ pub fn merge(target: &Target, rows: &SortRows<'_>, values: usize, indices: usize
 struct MergeSizes {
     /// Elements of the runs that merging begins with.
     block: i64,
-    /// Elements that a work-item merges, or a group on GPUs, which sorts as many at first.
+    /// Elements that a work-item merges, or on GPUs a group, which also sorts as many at first.
     chunk: i64,
-    /// Items of a group; 0 where each works alone.
+    /// Items of a group; 0 if each item works alone.
     group: usize,
 }
 
@@ -205,7 +206,7 @@ impl MergeSizes {
         Self { block: block.min(chunk), chunk, group }
     }
 
-    /// Launches a kernel over so many items or groups.
+    /// Launches a kernel over `tasks` items or groups.
     fn launch<A: Arguments>(
         &self,
         target: &Target,

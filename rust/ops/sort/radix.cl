@@ -3,9 +3,9 @@
 //
 // Short rows go to one work-item each (radix_rows), which does all passes while the row is in its cache. A long row is
 // cut into `chunks` pieces: radix_keys, then for each byte radix_count, radix_offsets and radix_move, then radix_write.
-// Of each sorted row the first `k` elements are written.
-// Work-items write to 256 addresses at a time, which a cache takes and a GPU's coalescing does not, and count in 1 KiB
-// of their own, which its registers do not hold: programs for GPUs go without these kernels.
+// The first `k` elements of each sorted row are written.
+// Work-items write to 256 addresses at a time, which suits a cache but not a GPU's coalescing, and count in 1 KiB of
+// private memory, which a GPU's registers do not hold: programs for GPUs lack these kernels.
 
 #ifndef IS_COMPLEX
 
@@ -21,12 +21,12 @@ typedef ulong2 Record;
 #endif
 
 // An unsigned integer in the order of the elements. Equal elements (both zeros, all NaN) have equal keys, so values are
-// not made from keys again but fetched from the input.
+// not restored from keys but read from the input.
 static inline Key sort_key(T v, int dt, int descending) {
 #if defined(CLASS_F)
   uint bits = v == 0 ? 0 : as_uint(v);
   uint key = isnan(v) ? 0xffffffffu : bits ^ ((uint)((int)bits >> 31) | 0x80000000u);
-  // Bits that a shorter dtype does not have.
+  // Drops bits that a shorter dtype does not have.
   return (descending ? ~key : key) >> (dt == DT_BF16 ? 16 : dt == DT_F16 ? 13 : 0);
 #elif defined(CLASS_D)
   ulong bits = v == 0 ? 0 : as_ulong(v);
@@ -78,7 +78,7 @@ static inline void write_sorted(__global uchar *values, __global long *indices, 
   }
 }
 
-// One work-item a row.
+// One work-item per row.
 __kernel void radix_rows(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
                          __global const uchar *input, ulong input_offset, __global uchar *records, ulong records_offset,
                          __global uchar *spare, ulong spare_offset, int dtype0, long length, long k, int passes,
@@ -107,7 +107,7 @@ __kernel void radix_rows(__global uchar *values, ulong values_offset, __global u
                (__global long *)(indices + indices_offset) + to_start, row, from, 0, k, DTYPE0);
 }
 
-// The piece of a row that a work-item of the kernels below has.
+// The piece of a row that a work-item of the kernels below takes.
 #define CHUNK_OF_ROW(length, chunks)              \
   long row_number = get_global_id(0) / (chunks);  \
   int chunk = (int)(get_global_id(0) % (chunks)); \
@@ -120,8 +120,8 @@ static inline Key row_varying(__global const Key *varying, long row_number, int 
   return bits;
 }
 
-// Returns true if the passes before this one have left a row in the spare buffer: each that was not skipped swapped
-// them.
+// Returns true if the previous passes left a row in the spare buffer: each pass that was not skipped swapped the
+// buffers.
 static inline bool is_swapped(Key varying, int pass) {
   int swaps = 0;
   for (int before = 0; before < pass; before++) swaps += !is_constant(varying, before);
@@ -152,7 +152,7 @@ __kernel void radix_count(__global const uchar *records, ulong records_offset, _
   for (int bin = 0; bin < BINS; bin++) to[(long)bin * chunks] = bins[bin];
 }
 
-// Turns the counts of each row into the offsets of each chunk's elements of each bin. One work-item a row.
+// Turns the counts of each row into the offsets of each chunk's elements of each bin. One work-item per row.
 __kernel void radix_offsets(__global uchar *counts, ulong counts_offset, int chunks) {
   __global uint *row = (__global uint *)(counts + counts_offset) + get_global_id(0) * BINS * chunks;
   uint offset = 0;

@@ -8,11 +8,11 @@ use crate::ops::Target;
 
 /// The `BINS` of `radix.cl`.
 pub const BINS: i64 = 256;
-/// Rows from which it is faster than merging: each pass clears and adds up all bins.
+/// Shortest rows for which it is faster than merging: each pass clears and adds up all bins.
 const SHORTEST: i64 = measured!("RADIX_SHORTEST", 128);
 /// Pieces of a row are not made shorter than this, for the same reason.
 const SHORTEST_CHUNK: i64 = 1 << 14;
-/// Occupancy target, pieces of rows for each core: even shares where another process takes one away.
+/// Occupancy target: pieces of rows per core, so that shares stay even if another process takes a core.
 const OCCUPANCY_TARGET: i64 = 4;
 
 /// Returns true if the kernels suit such rows: counts and indices have 32 bits.
@@ -20,7 +20,7 @@ pub fn suits(target: &Target, rows: &SortRows<'_>) -> bool {
     target.is_cpu() && (SHORTEST..i64::from(u32::MAX)).contains(&rows.length)
 }
 
-/// Pieces that a row is cut into: enough for all cores, where rows are few and long.
+/// Pieces that a row is cut into: enough for all cores, if rows are few and long.
 pub fn chunks(target: &Target, rows: &SortRows<'_>) -> i64 {
     let wanted = (target.compute_units() as i64 * OCCUPANCY_TARGET).min(rows.length / SHORTEST_CHUNK);
     (wanted / rows.count()).max(1)
@@ -35,16 +35,16 @@ pub fn key_size(dtype: DType) -> usize {
     }
 }
 
-/// Bytes of a key that tell elements apart.
+/// Bytes of a key that distinguish elements.
 pub const fn key_bytes(dtype: DType) -> i32 {
     match dtype {
-        // Bits of the float that it loads as: 1 of the sign, 8 of the exponent and 10 more.
+        // Bits of the float that it is loaded as: 1 of the sign, 8 of the exponent and 10 more.
         DType::F16 => 3,
         _ => dtype.size() as i32,
     }
 }
 
-/// Launches a kernel in groups of one: work-items hold a table of bins each.
+/// Launches a kernel in groups of one, as each work-item has a table of bins.
 ///
 /// # Errors
 /// As the driver reports.

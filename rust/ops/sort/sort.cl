@@ -1,13 +1,13 @@
-// Stable sort of the rows of a contiguous [rows, length] tensor, with the indices that the elements came from.
+// Stable sort of the rows of a contiguous [rows, length] tensor, with the original indices of the elements.
 //
 // A merge sort in global memory: sort_blocks sorts runs of elements, then each sort_merge doubles the runs, from one
-// pair of buffers into another. A work-item of a CPU, or a group of a GPU (sort_groups.cl), makes consecutive
+// pair of buffers into another. A work-item on a CPU, or a group on a GPU (sort_groups.cl), makes consecutive
 // elements of the merged run; their starts in the two sources are found by bisection (merge path), so one long row is
 // as parallel as many short ones. NaN counts as larger than every number.
 
 #ifndef IS_COMPLEX
 
-// Returns true if b must come before a, which precedes it: never for equals, so the sort is stable.
+// Returns true if b must come before a, which precedes it. False for equal elements, so the sort is stable.
 static inline bool overtakes(T b, T a, int descending) {
 #ifdef IS_FLOAT
   if (isnan(a) || isnan(b)) return descending ? isnan(b) && !isnan(a) : isnan(a) && !isnan(b);
@@ -28,12 +28,12 @@ static inline long merge_split(__global const uchar *a, long na, __global const 
 }
 
 #ifdef IS_CPU
-// Runs that merging begins with.
+// Length of the runs that merging begins with.
 #define BLOCK 32
 
-// One work-item a block; `blocks` of them make a row. An element's index is the number of those that go before it: more
-// comparisons than an insertion sort has, but without branches, and drivers vectorise them (10 ms become 5 for 65536
-// rows of 16 floats, PoCL, 2 cores; `make bench CASES="'sort short rows *'"`).
+// One work-item per block; `blocks` of them make a row. An element's index is the number of elements that go before it:
+// more comparisons than in an insertion sort, but without branches, and drivers vectorise them (10 ms become 5 for
+// 65536 rows of 16 floats, PoCL, 2 cores; `make bench CASES="'sort short rows *'"`).
 __kernel void sort_blocks(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
                           __global const uchar *input, ulong input_offset, int dtype0, long length, long blocks,
                           int descending) {
@@ -81,7 +81,7 @@ __kernel void sort_merge(__global uchar *values, ulong values_offset, __global u
 }
 #endif
 
-// Copies the first `k` elements of rows of `length`. One work-item an element.
+// Copies the first `k` elements of rows of `length`. One work-item per element.
 __kernel void sort_prefix(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
                           __global const uchar *sorted_values, ulong sorted_values_offset,
                           __global const uchar *sorted_indices, ulong sorted_indices_offset, int to_dtype,
@@ -92,7 +92,7 @@ __kernel void sort_prefix(__global uchar *values, ulong values_offset, __global 
       ((__global const long *)(sorted_indices + sorted_indices_offset))[at];
 }
 
-// Copies one element of each sorted row: the one at its position. One work-item a row.
+// Copies one element of each sorted row: the one at its position. One work-item per row.
 __kernel void sort_pick(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
                         __global const uchar *sorted_values, ulong sorted_values_offset,
                         __global const uchar *sorted_indices, ulong sorted_indices_offset,

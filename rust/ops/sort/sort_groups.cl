@@ -1,4 +1,4 @@
-// The sorting and merging of sort.cl for GPUs: a group takes TILE elements, which it loads and stores side by side. In
+// The sorting and merging of sort.cl for GPUs: a group takes TILE elements, with coalesced loads and stores. In
 // local memory only their order changes, by merge path again: an item finds TAKEN elements of each merged run.
 
 #if !defined(IS_CPU) && !defined(IS_COMPLEX)
@@ -21,7 +21,7 @@ static inline INLINED_ON_GPUS int local_split(__local const T *keys, __local con
   return low;
 }
 
-// Writes TAKEN elements of the merge of the runs `a` (na) and the one behind it (nb), from element `first` on.
+// Writes TAKEN elements of the merge of the run `a` (na) and the run after it (nb), from element `first` on.
 static inline INLINED_ON_GPUS void merge_taken(__local TileIndex *to, __local const T *keys, __local const TileIndex *a,
                                                int na, int nb, int first, int descending) {
   __local const TileIndex *b = a + na;
@@ -37,7 +37,7 @@ static inline INLINED_ON_GPUS void merge_taken(__local TileIndex *to, __local co
 }
 
 // Sorts blocks of `width` elements, a power of two from TAKEN to TILE. A row has `blocks` of them, of TILE elements; or
-// it has one, and a group takes as many rows as fill its tile.
+// it has one block, and a group takes as many rows as fill its tile.
 __kernel GROUPS_OF(LSIZE) void sort_group_blocks(__global uchar *values, ulong values_offset, __global uchar *indices,
                                                  ulong indices_offset, __global const uchar *input, ulong input_offset,
                                                  int dtype0, long length, long blocks, long rows, int width,
@@ -47,7 +47,7 @@ __kernel GROUPS_OF(LSIZE) void sort_group_blocks(__global uchar *values, ulong v
   const int item = get_local_id(0), shift = 31 - clz(width);
   const long group = get_group_id(0), first = width == TILE ? group % blocks * TILE : 0;
   const long first_row = width == TILE ? group / blocks : group * (TILE >> shift);
-  // A block lacks elements at its end only.
+  // A block may lack elements at its end only.
   const int most = (int)min((long)width, length - first);
   for (int t = item; t < TILE; t += LSIZE) {
     const long row = first_row + (t >> shift);
@@ -105,7 +105,7 @@ __kernel GROUPS_OF(LSIZE) void sort_merge(__global uchar *values, ulong values_o
     splits[end] = merge_split(a, all_a, b, all_b, first - pair + end * count, DTYPE0, descending);
   barrier(CLK_LOCAL_MEM_FENCE);
 
-  // The tile has elements of a from here on, then elements of b.
+  // The tile has elements of a from `from_a` on, then elements of b from `from_b` on.
   const long from_a = splits[0], from_b = all_a + first - pair - from_a;
   const int na = (int)(splits[1] - from_a);
   for (int t = item; t < count; t += LSIZE) {

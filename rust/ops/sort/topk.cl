@@ -3,7 +3,7 @@
 // A work-item keeps the best k elements of its piece of a row in a heap whose root is the worst of them. Most elements
 // do not beat the root, and a vector of them is rejected with one comparison: of n elements in random order about
 // k * ln(n / k) enter the heap, so a pass costs little more than reading the row. Pieces of a long row are merged by
-// running the same kernel over what they kept.
+// running the same kernel over the elements that they kept.
 
 #if defined(IS_CPU) && !defined(IS_COMPLEX)
 
@@ -42,7 +42,7 @@ static inline void rise(__global T *values, __global long *indices, long count, 
   indices[at] = index;
 }
 
-// Returns true if any of VEC elements may overtake `root`: NaN compares false, so it is counted in.
+// Returns true if any of VEC elements may overtake `root`: NaN compares false, so it is included.
 static inline bool any_overtakes(TV v, T root, int descending) {
 #if VEC == 1
   return overtakes(v, root, descending);
@@ -51,7 +51,7 @@ static inline bool any_overtakes(TV v, T root, int descending) {
 #endif
 }
 
-// A row has `chunks` pieces of `chunk` elements, the last one with what is left over; of each `k` stay. `in_indices`
+// A row has `chunks` pieces of `chunk` elements; the last one also has the rest. Each piece keeps `k`. `in_indices`
 // has the indices of the elements of `input`, and is null for the first pass.
 __kernel void topk_rows(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
                         __global const uchar *input, ulong input_offset, __global const uchar *in_indices,

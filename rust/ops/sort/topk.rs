@@ -5,17 +5,17 @@ use crate::error::Result;
 use crate::kernels::entry;
 use crate::ops::{Target, Tensor, Workspace};
 
-/// Occupancy target, pieces of rows for each core of a CPU that has too few rows: each more has a heap of its own to
-/// fill.
+/// Occupancy target: pieces of rows per core of a CPU if there are too few rows. Each additional piece must fill a
+/// heap.
 const OCCUPANCY_TARGET: i64 = 2;
-/// A heap pays while it is this much smaller than what it is fed from: then few elements enter it. Of 1024 rows of 1024
-/// floats, the first 100 of each take 16 ms, and sorting all of them 6 ms (PoCL, 2 cores;
+/// A heap is faster while it is this much smaller than its input: then few elements enter it. For 1024 rows of 1024
+/// floats, the first 100 of each take 16 ms, and sorting all of them takes 6 ms (PoCL, 2 cores;
 /// `make bench CASES="'topk *' 'sort rows *'"` has other sizes).
 const HEAP_SHARE: i64 = measured!("TOPK_HEAP_SHARE", 64);
 /// Pieces are not made shorter than this: each fills and empties a heap.
 const SHORTEST_CHUNK: i64 = 1 << 14;
 
-/// Returns true if few enough elements are asked for.
+/// Returns true if few enough elements are requested.
 pub fn suits(target: &Target, rows: &SortRows<'_>, k: i64) -> bool {
     target.is_cpu() && k * HEAP_SHARE <= rows.length
 }
@@ -43,8 +43,8 @@ fn heaps(target: &Target, rows: &SortRows<'_>, k: i64) -> Result<Elements> {
     pass(target, &SortRows { input, length: chunks * k, ..*rows }, Some(&pieces.indices), 1, k)
 }
 
-/// Keeps the best of each piece of the rows; `indices` has the indices of the elements, if they are not the rows
-/// themselves.
+/// Keeps the best of each piece of the rows; `indices` has the indices of the elements, if these are not the original
+/// rows.
 fn pass(target: &Target, rows: &SortRows<'_>, indices: Option<&Workspace>, chunks: i64, k: i64) -> Result<Elements> {
     let items = rows.count() * chunks;
     let best = Elements::new(target, items * k, rows.input.class().storage())?;

@@ -16,7 +16,7 @@ mod ffi {
     pub struct CsrMatrix<'a> {
         /// First element of each row, and one past the last.
         pub crow_indices: Tensor<'a>,
-        /// Column of each element, of the same dtype, 32- or 64-bit.
+        /// Column of each element, of the same dtype: int32 or int64.
         pub col_indices: Tensor<'a>,
         /// Value of each element.
         pub values: Tensor<'a>,
@@ -25,12 +25,12 @@ mod ffi {
     /// A sparse matrix whose elements are in any order, all contiguous.
     #[derive(Clone, Copy, Debug)]
     pub struct ScatteredMatrix<'a> {
-        /// Row of each element, 32- or 64-bit.
+        /// Row of each element: int32 or int64.
         pub rows: Tensor<'a>,
-        /// Column of each element, of the same dtype; or, where it is compressed, the first element of each column and
-        /// one past the last.
+        /// Column of each element, of the same dtype; or, if it is compressed, the first element of each column and one
+        /// past the last.
         pub columns: Tensor<'a>,
-        /// Value of each element; absent where all are 1.
+        /// Value of each element; absent if all are 1.
         pub values: Tensor<'a>,
         /// True for columns in compressed form.
         pub is_compressed: bool,
@@ -103,11 +103,11 @@ fn matmul_program(
     target.program(Family::Sparse, out.class(), &spec)
 }
 
-/// Rows of the result for each core of a CPU from which cores can share them, as elements then meet all parts.
+/// Least rows of the result per core of a CPU for which cores share the rows: all shares then have elements.
 const ROWS_FOR_A_CORE: usize = 4;
 
-/// The same of elements in any order, summed in the dtype of `out`. Returns false, and computes nothing, on GPUs, where
-/// items would have to race for a row, and for few rows.
+/// [`csr_matmul`] for elements in any order, summed in the dtype of `out`. Returns false, and computes nothing, on
+/// GPUs, where items would race for a row, and for few rows.
 ///
 /// # Errors
 /// As the driver reports.
@@ -142,8 +142,8 @@ pub fn scattered_matmul(out: &Tensor<'_>, matrix: &ScatteredMatrix<'_>, dense: &
     Ok(true)
 }
 
-/// Items of a group that share the columns of a row, and how many times as many share its elements, of which a row has so
-/// many on average: no more than leave each of them two.
+/// Items of a group that share the columns of a row, and how many times as many share its elements. A row has
+/// `elements` elements on average, and each item should have two or more.
 fn shares(group: i64, columns: i64, elements: i64) -> (i64, i64) {
     let power_of_two = |value: i64| 1_i64 << value.max(1).ilog2();
     let across = (columns as u64).next_power_of_two() as i64;

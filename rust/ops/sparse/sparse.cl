@@ -1,8 +1,8 @@
 // The matmul of a sparse matrix in CSR and a dense one, for all classes.
 
 // Row r has the elements starts[r] to starts[r + 1] - 1, each with a column in `indices` and a value: `count` in all. A
-// column outside of the `inner` rows of the dense matrix is left out: nobody has to have checked the indices. Rows of
-// `dense` lie `step` elements apart, and out [rows, columns] is contiguous.
+// column outside of the `inner` rows of the dense matrix is skipped, as the indices may be unchecked. Rows of `dense`
+// are `step` elements apart, and out [rows, columns] is contiguous.
 #define CSR_ARGUMENTS                                                                                                 \
   __global const uchar *starts, ulong starts_offset, __global const uchar *indices, ulong indices_offset,             \
       __global const uchar *values, ulong values_offset, __global const uchar *dense, ulong dense_offset, int dtype0, \
@@ -18,7 +18,7 @@
 // Vectors that an item sums side by side, so that an index is read once for them.
 #define STRIPS 4
 
-// The element e: its value, and its row of the dense matrix from column `first` on, or 0 for a column outside.
+// The row of the dense matrix for element e, from column `first` on, or 0 for a column outside.
 INLINE __global const uchar *element(__global const uchar *indices, __global const uchar *dense, long e, long first,
                                      int dtype0, int dtype1, long inner, long step) {
   const long index = load_index(indices, e, DTYPE1);
@@ -26,7 +26,7 @@ INLINE __global const uchar *element(__global const uchar *indices, __global con
 }
 #define ELEMENT(e, first) element(indices, dense, e, first, dtype0, dtype1, inner, step)
 
-// An item takes whole rows, and shares them with nobody.
+// An item takes whole rows, and shares none.
 __kernel void csr_matmul_rows(CSR_ARGUMENTS) {
   starts += starts_offset;
   indices += indices_offset;
@@ -56,7 +56,7 @@ __kernel void csr_matmul_rows(CSR_ARGUMENTS) {
       }
       store_vector(to, column, DTYPE0, sum);
     }
-    // Two sums, so that not every addition waits for the one before.
+    // Two sums, so that not every addition waits for the previous one.
     for (; column < columns; column++) {
       T sums[2] = {(T)0, (T)0};
       for (long e = begin; e < end; e++) {
@@ -68,7 +68,7 @@ __kernel void csr_matmul_rows(CSR_ARGUMENTS) {
   }
 }
 
-// Adds an element to its row of out, where that is one of this item's.
+// Adds an element to its row of `out`, if this item has that row.
 #define ADD_ELEMENT(e, source)                                                       \
   {                                                                                  \
     const long row = load_index(targets, e, DTYPE1), from_row = source;              \
@@ -87,9 +87,9 @@ INLINE void add_product(__global uchar *to, __global const uchar *from, T value,
   for (; i < columns; i++) store(to, i, DTYPE0, load(to, i, DTYPE0) + TIMES(value, load(from, i, DTYPE0)));
 }
 
-// The same of elements in any order: each adds a row of `dense`, given by `sources`, to the row of `out` in `targets`.
-// Without `values` all are 1. Where `is_compressed` is set, `sources` says at which element each row of `dense` begins
-// instead. An item reads all indices, and makes some rows of `out`, which nobody need have sorted.
+// The matmul for elements in any order: each adds a row of `dense`, given by `sources`, to the row of `out` in
+// `targets`. Without `values` all are 1. If `is_compressed` is set, `sources` has the first element of each row of
+// `dense` instead. An item reads all indices, and computes some rows of `out`; no sorting is needed.
 __kernel void scattered_matmul(__global const uchar *targets, ulong targets_offset, __global const uchar *sources,
                                ulong sources_offset, __global const uchar *values, ulong values_offset,
                                __global const uchar *dense, ulong dense_offset, int dtype0, int dtype1,
@@ -115,8 +115,8 @@ __kernel void scattered_matmul(__global const uchar *targets, ulong targets_offs
 }
 #else
 
-// A row's columns are shared by `across` items side by side, and its elements by `along` times as many, which add their
-// sums in local memory: both are powers of two. A group takes several such blocks of columns.
+// `across` neighbouring items share a row's columns, and `along` times as many share its elements and add their sums in
+// local memory; both are powers of two. A group takes several such blocks of columns.
 __kernel GROUPS_OF(LSIZE) void csr_matmul_group(CSR_ARGUMENTS, int across, int along) {
   __local T sums[LSIZE];
   const int item = get_local_id(0), lane = item % across, part = item / across % along, share = across * along;

@@ -8,24 +8,24 @@ use crate::cl::DeviceInfo;
 pub struct CpuTuning {
     /// Bytes of the vectors that are multiplied: a register, or two.
     pub vector_bytes: i64,
-    /// Rows of a tile of C, in reals. With `tile_vectors` the number of accumulators, which registers have to hold.
+    /// Rows of a tile of C, in reals. With `tile_vectors` the number of accumulators, which registers must hold.
     pub tile_rows: i64,
-    /// Vectors of its rows.
+    /// Vectors in a row of a tile.
     pub tile_vectors: i64,
     /// Elements of K that are packed at a time. A tile of C is read and written once for each such block.
     pub block_k: i64,
-    /// Memory of the block of B that is packed at a time.
+    /// Bytes of the block of B that is packed at a time.
     pub block_bytes: i64,
     /// Rows of A that are packed at a time, so that the cache lines of its columns are read whole.
     pub strip_rows: i64,
-    /// Memory for rows of A that stay packed, where a part has no more.
+    /// Bytes for rows of A that stay packed, if a part has no more.
     pub kept_bytes: i64,
 }
 
 impl CpuTuning {
     /// Defaults for cores with 2 MiB of L2: a block of B takes a third of it, a panel of B 72 KiB. 8 x 3 accumulators
-    /// and a step's operands take 28 of AVX-512's 32 registers, with 11 loads for 24 multiply-adds, where 12 x 2 would
-    /// take 14. 4 x 3 is what 16 registers hold; registers narrower than 32 bytes are taken in pairs.
+    /// and a step's operands take 28 of AVX-512's 32 registers, with 11 loads for 24 multiply-adds, while 12 x 2 would
+    /// take 14. 16 registers hold 4 x 3; registers narrower than 32 bytes are used in pairs.
     /// `python -m torch_opencl.tune` with PoCL on a Xeon with AVX-512: 12 x 2 is 0.93 times as fast, 4 x 3 0.92, half
     /// vectors 0.58; a `block_k` of 128 0.97, of 768 1.01; other sizes from 384 KiB to 2.8 MiB of block, of strips, and
     /// of kept rows are within 1 %.
@@ -42,7 +42,7 @@ impl CpuTuning {
         }
     }
 
-    /// Its parameters. Vectors of 16 bytes would be narrower than the blocks that packing moves; `gemm.cl` has tiles of
+    /// The parameters. Vectors of 16 bytes would be narrower than the blocks that packing moves; `gemm.cl` has tiles of
     /// up to three vectors.
     pub(super) fn fields(&mut self) -> [Field<'_>; 7] {
         let field = |name, value, least, most, step| Field { name, value, least, most, step };

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
-/// One parameter: its name, a reference to it, and its values: the multiples of `step` from `least` to `most`.
+/// One parameter: its name, a reference to it, and its allowed values: the multiples of `step` from `least` to `most`.
 #[derive(Debug)]
 pub struct Field<'a> {
     pub name: &'static str,
@@ -17,7 +17,7 @@ pub struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// Returns an error that names the range, where the value is outside.
+    /// Returns an error that names the range, if the value is outside.
     fn check(&self) -> Result<()> {
         let Self { name, value, least, most, step } = self;
         if (*least..=*most).contains(&**value) && **value % step == 0 {
@@ -32,13 +32,13 @@ impl Field<'_> {
 /// Sets the fields that `values` names, and checks all.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a name that no field has, and for a value that its field may not have.
+/// [`Error::Invalid`] for an unknown name, and for a value that its field does not allow.
 pub fn read(fields: &mut [Field<'_>], values: &Map<String, Value>) -> Result<()> {
     for (name, value) in values {
         let Some(field) = fields.iter_mut().find(|field| field.name == name) else {
             let names: Vec<_> = fields.iter().map(|field| field.name).collect();
             return Err(Error::Invalid(format!(
-                "OpenCL: the tuning has no {name}: expected some of {}",
+                "OpenCL: the tuning has no parameter {name}: expected some of {}",
                 names.join(", ")
             )));
         };
@@ -54,7 +54,7 @@ pub fn write(fields: &[Field<'_>]) -> Map<String, Value> {
     fields.iter().map(|field| (field.name.to_owned(), Value::from(*field.value))).collect()
 }
 
-/// The error for values, each of which is allowed, that do not go together.
+/// The error for allowed values that the device does not support together.
 pub fn clash(reason: impl fmt::Display) -> Error {
     Error::Invalid(format!("OpenCL: the tuning does not suit the device: {reason}"))
 }

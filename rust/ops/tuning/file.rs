@@ -1,8 +1,8 @@
 //! Results of `python -m torch_opencl.tune` for a device: one file of JSON for each, which that program writes.
 //!
-//! `format` and `device` say what the file is about, `values` are the parameters; the rest is the program's own. A file
-//! that says anything else than is expected here is not used: its values were measured on another device, driver or
-//! kernel, or somebody has changed it.
+//! `format` and `device` say what the file is about, `values` are the parameters; only the program uses the rest. A
+//! file that does not match what is expected here is not used: its values were measured on another device, driver or
+//! kernel, or the file was changed.
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::runtime::Device;
 
 /// Raised when the parameters change their meaning, or a change of kernels makes old measurements worthless.
 const FORMAT: i64 = 1;
-/// Letters of a device's name that its file is called by, and bytes of the hash that makes the name unique.
+/// Letters of a device's name in the name of its file, and bytes of the hash that makes the name unique.
 const NAME_LETTERS: usize = 40;
 const HASH_BYTES: usize = 4;
 
@@ -35,7 +35,7 @@ pub fn header(device: &Device) -> Map<String, Value> {
     header
 }
 
-/// Path of a device's file, whether or not it exists; `None` where nothing is kept on disk.
+/// Path of a device's file, whether or not it exists; `None` if nothing is kept on disk.
 pub fn path(device: &Device) -> Option<PathBuf> {
     let hash = Sha256::digest(Value::Object(header(device)).to_string());
     let hash: String = hash.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
@@ -45,7 +45,7 @@ pub fn path(device: &Device) -> Option<PathBuf> {
     Some(cache_folder()?.join("tuning").join(format!("{name}-{hash}.json")))
 }
 
-/// The values in a device's file; `None` where there is no file.
+/// The values in a device's file; `None` if there is no file.
 ///
 /// # Errors
 /// Why the file cannot be used.
@@ -53,7 +53,7 @@ pub fn values(device: &Device) -> std::result::Result<Option<Map<String, Value>>
     text(device).map_err(|error| error.to_string())?.map(|text| parse(&text, &header(device))).transpose()
 }
 
-/// A device's file as it is; `None` where there is no file that can be trusted.
+/// A device's file as it is; `None` if there is no file that can be trusted.
 ///
 /// # Errors
 /// As [`store::read`].
@@ -66,12 +66,12 @@ pub fn text(device: &Device) -> io::Result<Option<String>> {
 fn parse(text: &str, header: &Map<String, Value>) -> std::result::Result<Map<String, Value>, String> {
     let mut content = match serde_json::from_str(text) {
         Ok(Value::Object(content)) => content,
-        Ok(_) => return Err("it is no JSON object".to_owned()),
+        Ok(_) => return Err("it is not a JSON object".to_owned()),
         Err(error) => return Err(format!("it is not JSON: {error}")),
     };
     if let Some((name, _)) = header.iter().find(|(name, expected)| content.get(*name) != Some(*expected)) {
         return Err(match name.as_str() {
-            "format" => "another version of this package has written it".to_owned(),
+            "format" => "it was written by another version of this package".to_owned(),
             _ => "it is for another device, driver or class of kernels".to_owned(),
         });
     }
@@ -102,7 +102,7 @@ mod tests {
         for (text, reason) in [
             ("", "not JSON"),
             (r#"{"format": 1, "dev"#, "not JSON"),
-            ("[]", "no JSON object"),
+            ("[]", "not a JSON object"),
             (r#"{"format": 2, "device": {"name": "a"}, "values": {}}"#, "another version"),
             (r#"{"format": 1, "device": {"name": "b"}, "values": {}}"#, "another device"),
             (r#"{"format": 1, "device": {"name": "a"}}"#, "no values"),

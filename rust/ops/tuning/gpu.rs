@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::kernels::Class;
 use crate::ops::core::space::div_ceil;
 
-/// Items of a work-group that all GPUs of today have.
+/// Items of a work-group that all of today's GPUs support.
 const COMMON_GROUP: usize = 256;
 /// Bytes of a `Position` of `gemm_local.cl`.
 const POSITION_BYTES: i64 = 24;
@@ -14,17 +14,17 @@ const POSITION_BYTES: i64 = 24;
 /// Tiling of matmuls, as `rust/ops/matmul/gemm_local.rs` uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuTuning {
-    /// Items of a side of a work-group.
+    /// Items per side of a work-group.
     pub side: i64,
-    /// Rows, and columns, of C that an item computes, of floats where that leaves no compute unit idle; else it is
-    /// [`Self::SMALL_ITEM`].
+    /// Rows, and columns, of C that an item computes for floats, if that leaves no compute unit idle; else
+    /// [`Self::SMALL_ITEM`] is used.
     pub item: i64,
     /// Bytes of K that are copied into local memory at a time for items of [`Self::SMALL_ITEM`] rows; half for twice as
-    /// many and for complex numbers, so that what is on its way takes as few registers.
+    /// many rows and for complex numbers, so that the loads in flight take as few registers.
     pub step_bytes: i64,
     /// Rows of square tiles of C whose groups run at the same time, and share what they read of B.
     pub band: i64,
-    /// Work-groups for each compute unit from which K is not split.
+    /// Work-groups per compute unit from which on K is not split.
     pub groups_per_unit: i64,
 }
 
@@ -32,9 +32,9 @@ impl GpuTuning {
     /// Rows, and columns, of an item of small matmuls, and of wider dtypes.
     pub const SMALL_ITEM: i64 = 4;
 
-    /// 8 x 8 sums an item, for four loads from local memory a step, and one or two sectors of a GPU's memory of K. They
-    /// take 120 to 128 registers with ptxas for sm_90, which leaves room for two groups; those of Intel's GPUs, which
-    /// share 4 KiB of registers among 16 items, do not hold them. Not measured on a GPU yet.
+    /// 8 x 8 sums per item, for four loads from local memory per step, and one or two sectors of a GPU's memory of K.
+    /// They take 120 to 128 registers with ptxas for sm_90, which leaves space for two groups. Intel's GPUs, where 16
+    /// items share 4 KiB of registers, cannot hold them. Not measured on a GPU yet.
     pub fn of(info: &DeviceInfo) -> Self {
         let side = if info.max_work_group >= COMMON_GROUP { 16 } else { 8 };
         let wide = Self { side, item: 8, step_bytes: 64, band: 8, groups_per_unit: 2 };
@@ -45,7 +45,7 @@ impl GpuTuning {
         }
     }
 
-    /// Its parameters. Items take rows and columns by fours.
+    /// The parameters. Items take rows and columns in groups of 4.
     pub(super) fn fields(&mut self) -> [Field<'_>; 5] {
         let field = |name, value, least, most, step| Field { name, value, least, most, step };
         [
@@ -57,19 +57,19 @@ impl GpuTuning {
         ]
     }
 
-    /// Checks that a device has such groups, and memory for them.
+    /// Checks that a device supports such groups, and has memory for them.
     pub(super) fn check(&self, info: &DeviceInfo) -> Result<()> {
         let Self { side, item, .. } = *self;
         let (items, most) = (side * side, info.max_work_group as i64);
         if items > most {
-            return Err(clash(format!("side = {side} makes work-groups of {items} items, and it has {most} at most")));
+            return Err(clash(format!("side = {side} makes work-groups of {items} items; the limit is {most}")));
         }
         let widest = if info.fp64 { Class::ComplexDouble } else { Class::Complex };
         for (class, item) in [(Class::Float, item), (widest, Self::SMALL_ITEM)] {
             let bytes = self.local_bytes(class, item);
             if bytes > info.local_mem as i64 {
                 return Err(clash(format!(
-                    "side = {side}, item = {item} and step_bytes = {} take {bytes} bytes of local memory, and it has {}",
+                    "side = {side}, item = {item} and step_bytes = {} take {bytes} bytes of local memory; it has {}",
                     self.step_bytes, info.local_mem
                 )));
             }
@@ -134,6 +134,6 @@ mod tests {
         assert_eq!(wide.check(&large), Ok(()));
         assert!(wide.check(&small).is_err_and(|error| error.message().contains("work-groups of 1024 items")));
         let deep = GpuTuning { step_bytes: 256, ..GpuTuning::of(&small) };
-        assert!(deep.check(&small).is_err_and(|error| error.message().contains("local memory, and it has 32768")));
+        assert!(deep.check(&small).is_err_and(|error| error.message().contains("local memory; it has 32768")));
     }
 }

@@ -1,7 +1,7 @@
 //! Tuning of matmuls and convolutions on a device: parameters whose best values depend on its caches and registers.
 //!
 //! Each class of devices has its defaults; `python -m torch_opencl.tune` measures better values, and keeps them in a
-//! file (`file.rs`). Bad values make a matmul slow, never wrong: those that a kernel cannot have are refused here.
+//! file (`file.rs`). Bad values make a matmul slow, never wrong: values that a kernel does not support are refused.
 
 mod cpu;
 mod field;
@@ -25,13 +25,13 @@ pub use gpu::GpuTuning;
 /// The parameters of a device, by its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tuning {
-    /// Of CPUs.
+    /// Parameters of CPUs.
     Cpu(CpuTuning),
-    /// Of GPUs.
+    /// Parameters of GPUs.
     Gpu(GpuTuning),
 }
 
-/// By index of the device. A matmul reads it once, so that one that runs while values are changed keeps to its own.
+/// Tunings by index of the device. A matmul reads its tuning once, so a later change does not affect it.
 static TUNINGS: RwLock<BTreeMap<i32, Tuning>> = RwLock::new(BTreeMap::new());
 
 impl Tuning {
@@ -43,7 +43,7 @@ impl Tuning {
         }
     }
 
-    /// The parameters in use on a device: what was set, else what its file says, else the defaults.
+    /// The parameters in use on a device: values that were set, else those of its file, else the defaults.
     pub fn of(device: &Device) -> Self {
         let known = TUNINGS.read().unwrap_or_else(PoisonError::into_inner).get(&device.index).copied();
         known.unwrap_or_else(|| {
@@ -57,7 +57,7 @@ impl Tuning {
         TUNINGS.write().unwrap_or_else(PoisonError::into_inner).insert(device.index, self);
     }
 
-    /// The parameters that a process starts with. A file that cannot be used costs speed and nothing else.
+    /// The parameters that a process starts with. A file that cannot be used costs only speed.
     pub fn load(device: &Device) -> Self {
         let default = Self::default_of(device.class, &device.info);
         let values = match file::values(device) {
@@ -68,7 +68,7 @@ impl Tuning {
         values.unwrap_or_else(|reason| {
             let path = path(device).unwrap_or_default();
             warn(&format!(
-                "OpenCL: the tuning in {} is not used: {reason}. `python -m torch_opencl.tune` measures it anew.",
+                "OpenCL: the tuning in {} is not used: {reason}. Run `python -m torch_opencl.tune` to measure again.",
                 path.display()
             ));
             default
@@ -78,8 +78,8 @@ impl Tuning {
     /// With some values replaced.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for unknown parameters, for values that kernels cannot have, or that the device has no room
-    /// for.
+    /// [`Error::Invalid`] for unknown parameters, and for values that kernels do not support or that do not fit the
+    /// device.
     pub fn with(mut self, values: &Map<String, Value>, info: &DeviceInfo) -> Result<Self> {
         match &mut self {
             Self::Cpu(tuning) => field::read(&mut tuning.fields(), values)?,
@@ -91,10 +91,10 @@ impl Tuning {
         Ok(self)
     }
 
-    /// [`Self::with`] values that are text: a JSON object.
+    /// [`Self::with`] for the values of a JSON object.
     ///
     /// # Errors
-    /// As there, and [`Error::Invalid`] for any other text.
+    /// As [`Self::with`], and [`Error::Invalid`] for text that is not a JSON object.
     pub fn with_text(self, text: &str, info: &DeviceInfo) -> Result<Self> {
         match serde_json::from_str(text) {
             Ok(Value::Object(values)) => self.with(&values, info),
@@ -129,15 +129,15 @@ mod tests {
     }
 
     #[test]
-    fn what_kernels_cannot_have_is_refused_with_the_reason() {
+    fn unsupported_values_are_refused_with_the_reason() {
         let info = device();
         let cpu = Tuning::default_of(DeviceClass::Cpu, &info);
         for (text, reason) in [
             ("", "JSON object"),
             ("[1]", "JSON object"),
-            (r#"{"side": 8}"#, "has no side: expected some of vector_bytes, tile_rows"),
+            (r#"{"side": 8}"#, "has no parameter side: expected some of vector_bytes, tile_rows"),
             // The name that earlier versions gave block_k.
-            (r#"{"depth": 64}"#, "has no depth: expected some of vector_bytes"),
+            (r#"{"depth": 64}"#, "has no parameter depth: expected some of vector_bytes"),
             (r#"{"block_k": 0}"#, "block_k = 0: expected a multiple of 1 from 16 to 4096"),
             (r#"{"block_k": 2.5}"#, "block_k = 2.5: expected a whole number"),
             (r#"{"block_k": "384"}"#, "expected a whole number"),

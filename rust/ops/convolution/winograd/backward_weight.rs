@@ -15,8 +15,8 @@ use crate::ops::matmul::operands::{Gemm, GemmOperand};
 use crate::ops::matmul::plan::{GemmPlan, GemmSize, Tile};
 use crate::ops::{Target, Workspace};
 
-/// Channels, and vectors of tiles, that are written to global memory at a time: 288 KiB, in runs of 512 bytes. Less
-/// where local memory is smaller.
+/// Channels, and vectors of tiles, that are written to global memory at a time: 288 KiB, in runs of 512 bytes. Less if
+/// local memory is smaller.
 const STORED_CHANNELS: i64 = 16;
 const STORED_VECTORS: i64 = 8;
 /// Bytes of tiles at all points that are in memory at a time, for each core.
@@ -34,7 +34,7 @@ struct Block {
 }
 
 impl Block {
-    /// The longest runs that fit; none where not even a vector of as many channels as are read at a time fits.
+    /// The longest runs that fit; `None` if not even one vector of the channels that are read at a time fits.
     fn of(tile: Tile, local_bytes: i64) -> Option<Self> {
         let vectors = (1..=STORED_VECTORS).rev();
         let mut blocks =
@@ -42,7 +42,8 @@ impl Block {
         blocks.find(|block| block.local_bytes(tile).iter().sum::<i64>() <= local_bytes)
     }
 
-    /// Bytes of local memory of the kernel `winograd_tiles`: for the tiles at all points, and those being transformed.
+    /// Bytes of local memory of the kernel `winograd_tiles`: for the tiles at all points, and the tiles being
+    /// transformed.
     fn local_bytes(&self, tile: Tile) -> [i64; 2] {
         [self.channels * self.vectors, tile.rows].map(|count| POINTS * count * tile.lanes * tile.element)
     }
@@ -55,14 +56,14 @@ pub(in crate::ops) struct BackwardWeight {
     input: Volume,
     gradient: Volume,
     kernel_map: KernelMap,
-    /// The tile of the tuning by which it was chosen, as for `Convolution`.
+    /// The tile of the tuning that chose this algorithm, as in `Convolution`.
     tile: Tile,
     gemms: PointGemms,
     block: Block,
 }
 
 impl BackwardWeight {
-    /// The gradient of a convolution's weight, where this is faster than a GEMM with its im2col matrix.
+    /// The gradient of a convolution's weight, if Winograd is faster than a GEMM with the im2col matrix.
     pub fn of(
         target: &Target,
         weight: Volume,
@@ -102,8 +103,8 @@ impl BackwardWeight {
         }
     }
 
-    /// Images of which tiles are in memory at a time, so that they stay in L2; all where the sums, which are read and
-    /// written for each part, are not small beside them.
+    /// Images whose tiles are in memory at a time, so that the tiles stay in L2. All images if the sums, which are read
+    /// and written for each part, are not small compared to the tiles.
     fn images_at_once(&self, units: i64) -> i64 {
         let tile = self.tile;
         let (channels, of) = (self.input.channels + self.gradient.channels, self.gradient.images);
@@ -117,7 +118,7 @@ impl BackwardWeight {
         }
     }
 
-    /// Enqueues it.
+    /// Enqueues the kernels.
     ///
     /// # Errors
     /// As the allocator and the driver report.
@@ -145,7 +146,7 @@ impl BackwardWeight {
         launch(target, &*program(target, class, tile)?, entry::WINOGRAD_FINISH, &args, [pitch / tile.lanes, rows, 1])
     }
 
-    /// The same of `count` images from `first` on.
+    /// The part for `count` images from `first` on.
     fn some_images(&self, first: i64, count: i64) -> Self {
         let some = |volume: Volume| Volume {
             memory: advance(volume.memory, first * volume.image_stride, volume.dtype),
@@ -157,7 +158,7 @@ impl BackwardWeight {
         Self { input, gradient, gemms, ..*self }
     }
 
-    /// The GEMMs of all points.
+    /// Enqueues the GEMMs of all points.
     fn multiply(&self, target: &Target, class: Class, epilogue: Epilogue<'_>) -> Result<()> {
         let size = self.size();
         let evaluated = |operand: TileOperand, channels: i64| -> Result<(Workspace, MatrixOperand)> {

@@ -16,7 +16,7 @@ use crate::ops::Target;
 /// Bytes of a part's tiles at all points; with 55 KiB for the GEMMs' results and the weights that are streamed, they
 /// stay in an L2 of 2 MiB.
 const TILE_BYTES: i64 = 1200 << 10;
-/// Costs of transforms, in cycles of a core with AVX-512: a vector of tiles of an input channel, and of a output
+/// Costs of transforms, in cycles of a core with AVX-512: a vector of tiles of an input channel, and of an output
 /// channel.
 const INPUT_COST: f64 = 500.0;
 const OUTPUT_COST: f64 = 350.0;
@@ -29,7 +29,7 @@ struct Partition {
 }
 
 impl PointGemms {
-    /// The cheapest partition, and its cycles until the last core is done; none where not even a vector of tiles fits.
+    /// The cheapest partition, and its cycles until the last core is done; `None` if not even one vector of tiles fits.
     fn partition(&self, tile: Tile, units: i64, local_bytes: i64) -> Option<(f64, Partition)> {
         let fits = |&vectors: &i64| {
             let all @ [tiles, ..] = self.local_bytes(vectors, tile);
@@ -42,8 +42,8 @@ impl PointGemms {
         partitions.map(|partition| (self.cost(partition, tile, units), partition)).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// Bytes of local memory of the kernel `winograd` for a part of so many vectors of tiles: those at all points, a
-    /// panel's GEMM results with them, and those being transformed.
+    /// Bytes of local memory of the kernel `winograd` for a part of `vectors` vectors of tiles: the tiles at all
+    /// points, a panel's GEMM results with them, and the tiles being transformed.
     fn local_bytes(&self, vectors: i64, tile: Tile) -> [i64; 3] {
         [self.channels * vectors, tile.rows * vectors, tile.rows]
             .map(|count| POINTS * count * tile.lanes * tile.element)
@@ -53,7 +53,7 @@ impl PointGemms {
         let rounds = div_ceil(partition.across * partition.down, units) as f64;
         let vectors = self.vectors as f64 / partition.across as f64;
         let rows = (div_ceil(self.panels, partition.down) * tile.rows) as f64;
-        // One vector a row loads as much as it multiplies.
+        // With one vector per row there are as many loads as multiplications.
         let step = rows * vectors.max(1.25) / 2.0;
         let gemms = step * (POINTS * self.channels) as f64;
         let transforms = vectors * (self.channels as f64 * INPUT_COST + rows * OUTPUT_COST);
@@ -65,14 +65,14 @@ impl PointGemms {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Convolution {
     part: SubConvolution,
-    /// The tile of the tuning by which it was partitioned: another thread may change that before it runs.
+    /// The tile of the tuning used for the partition: another thread may change the tuning before `run`.
     tile: Tile,
     gemms: PointGemms,
     partition: Partition,
 }
 
 impl Convolution {
-    /// The convolution `part`, where this is faster than a GEMM of its im2col matrix.
+    /// The convolution `part`, if Winograd is faster than a GEMM with the im2col matrix.
     pub fn of(target: &Target, part: &SubConvolution, class: Class) -> Option<Self> {
         let SubConvolution { out, input, weight, bias, kernel_map, groups, .. } = part;
         let has_bias = bias.is_none_or(|bias| bias.dtype == DType::F32);
@@ -93,7 +93,7 @@ impl Convolution {
         is_chosen(cost, im2col_cost).then_some(Self { part: *part, tile, gemms, partition })
     }
 
-    /// Enqueues it.
+    /// Enqueues the kernels.
     ///
     /// # Errors
     /// As the allocator and the driver report.
@@ -133,7 +133,7 @@ impl Convolution {
         launch(target, &program, entry::WINOGRAD, &args, [partition.across, partition.down, 1])
     }
 
-    /// The weight from the first kernel element in the order of the input's positions on, and its layout.
+    /// The weight's layout and memory, from the kernel element of the first input position on.
     fn weight(&self) -> (Memory, Weight) {
         let SubConvolution { out, input, weight, direction, kernel_map, .. } = self.part;
         let strides =

@@ -1,4 +1,4 @@
-//! Winograd convolution with 3x3 kernels, where that pays: on CPUs, in float32.
+//! Winograd convolution with 3x3 kernels, on CPUs in float32, where it is faster.
 
 mod backward_weight;
 mod convolution;
@@ -22,13 +22,13 @@ pub(in crate::ops) use convolution::Convolution;
 const POINTS: i64 = 36;
 /// Output positions of a tile's side.
 const SIDE: i64 = 4;
-/// Cost of a weight's value at a point, transformed either way, in cycles of a core with AVX-512. Whether costs choose
-/// the faster of Winograd and im2col is shown by `make bench CASES="'3x3/1 *'"`.
+/// Cost of a weight's value at a point, transformed either way, in cycles of a core with AVX-512. `make bench
+/// CASES="'3x3/1 *'"` shows whether the costs choose the faster of Winograd and im2col.
 const WEIGHT_COST: f64 = 2.4;
 
-/// Cycles, some 50 us of a core, that a GEMM of an im2col matrix must save to be chosen. It would save less for a last,
-/// smaller batch, or for an image alone, and its program takes a second to compile beside the one that the others use.
-/// The price: a network that never sees more than such images takes so much longer for a convolution.
+/// Cycles, some 50 us of a core, that a GEMM with an im2col matrix must save to be chosen. It would save less for a
+/// smaller last batch or a single image, and its program takes a second to compile, in addition to the program of the
+/// other batches. The price: a network that only sees such inputs takes that much longer for each convolution.
 const WORTHWHILE: f64 = 150_000.0;
 
 /// Sizes of the GEMM of a point.
@@ -56,14 +56,14 @@ impl PointGemms {
     }
 }
 
-/// The tile of the kernels: as many rows as blocks of `panel.cl` have, whatever suits other GEMMs.
+/// The tile of the kernels: it has as many rows as blocks of `panel.cl`, regardless of what suits other GEMMs.
 fn tile_of(cores: &Cores, class: Class) -> Tile {
     let tile = Tile::tuned(&cores.tuning, class);
     let (rows, vectors) = (if tile.lanes == 16 { 8 } else { 4 }, 3);
     Tile { rows, vectors, columns: vectors * tile.lanes, ..tile }
 }
 
-/// The cores that GEMMs of im2col matrices are blocked for; none on GPUs.
+/// The cores that GEMMs with im2col matrices are blocked for; `None` on GPUs.
 fn cores_of(target: &Target) -> Option<Cores> {
     match Tuning::of(target.device) {
         Tuning::Cpu(tuning) => Some(Cores::new(target, tuning)),
@@ -83,7 +83,7 @@ fn spec(tile: Tile) -> Spec {
         .define("TILE_LANES", tile.lanes)
 }
 
-/// The program of CPUs, which alone have one.
+/// The program; only CPUs have one.
 pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
     let spec = cores_of(target).map(|cores| spec(tile_of(&cores, Class::Float)));
     spec.into_iter().map(|spec| (Class::Float, spec)).collect()
@@ -102,7 +102,7 @@ fn is_possible(target: &Target, kernel_map: &KernelMap, groups: i64, images: [&V
     target.is_cpu() && groups == 1 && is_f32 && are_flat && are_dense && is_square
 }
 
-/// Layout of the input and the output, as kernels take it.
+/// Layout of the input and the output, as a kernel argument.
 fn images(input: &Volume, origin: Spatial, output: &Volume) -> Images {
     let plane = |[w, h, _]: Spatial| [w, h];
     let reach = |size: i64, stride: i64| (size - 1) * stride;
@@ -124,12 +124,13 @@ fn images(input: &Volume, origin: Spatial, output: &Volume) -> Images {
     }
 }
 
-/// Returns true if Winograd convolution of one cost is chosen over a GEMM of an im2col matrix of the other, in cycles.
+/// Returns true if Winograd convolution is chosen over a GEMM with an im2col matrix; costs are in cycles.
 fn is_chosen(cost: f64, im2col_cost: f64) -> bool {
     cost < im2col_cost + WORTHWHILE
 }
 
-/// Devices of the tests: tiles of both vectors, and the local memory of small devices, of Intel's runtime and of PoCL.
+/// Devices of the tests: tiles for both vector widths, and the local memory of small devices, of Intel's runtime and of
+/// PoCL.
 #[cfg(test)]
 mod samples {
     use super::Tile;

@@ -1,11 +1,11 @@
-// Winograd convolutions of 3x3 kernels. winograd_transforms.cl says how they work.
+// Winograd convolutions of 3x3 kernels. winograd_transforms.cl describes the algorithm.
 
 #define LOCAL_VECTOR(p) (*(__local TV *)(p))
 #define GLOBAL_VECTOR(p) (*(__global TV *)(p))
 
 // --- tiles at their points ------------------------------------------------------------------------------------------
 
-// B' s B of a channel of tiles, or A r A' where those are of a gradient, as POINTS vectors `point_step` apart.
+// B' s B of a channel of tiles, or A r A' for a gradient, as POINTS vectors `point_step` apart.
 static inline void transform_tile(const Tiles *tiles, bool is_grad_output, __local const R *read, int row_step,
                                   int column_step, __local R *out, long point_step) {
 #define IN_VECTOR \
@@ -15,7 +15,7 @@ static inline void transform_tile(const Tiles *tiles, bool is_grad_output, __loc
   else TRANSFORM(transform_input, IN_SIDE, IN_SIDE, IN_VECTOR, LOCAL_VECTOR(out + (i * IN_SIDE + j) * point_step))
 }
 
-// Channels [first, last) of a vector of tiles, as [POINTS][channels][width].
+// Transforms channels [first, last) of a vector of tiles, as [POINTS][channels][width].
 static inline void transform_tiles(const Images *images, const Tiles *tiles, bool is_grad_output,
                                    __global const R *input, long first, long last, __local R *scratch, __local R *out,
                                    int width) {
@@ -47,7 +47,7 @@ typedef struct {
 } Weight;
 SHARED(Weight, 48);
 
-// Source channels that a vector holds beside a panel's output channels.
+// Input channels in a vector, which holds a panel's output channels for each of them.
 #define LANE_CHANNELS (VEC / TILE_ROWS)
 
 static inline long padded_channels(long channels) {
@@ -98,7 +98,7 @@ static inline void transform_output_tile(__local const R *gemm_results, int poin
 }
 
 // Multiplies a panel of weights, of `count` output channels, with `vectors` vectors of tiles at their points, and
-// writes the results to the image. `to` and `bias`, if not null, are those of the first channel.
+// writes the results to the image. `to` and `bias`, if not null, are at the first channel.
 static inline void write_panel(const Images *images, const Tiles *tiles, int vectors, __global const R *weight,
                                int count, __global const R *bias, long bias_stride, __global R *to, __local R *points,
                                __local R *gemm_results, __local R *scratch) {

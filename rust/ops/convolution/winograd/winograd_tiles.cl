@@ -3,7 +3,7 @@
 typedef PASTE(int, VEC) Mask;
 #define MASKED(v, mask) PASTE(as_float, VEC)(PASTE(as_int, VEC)(v) & (mask))
 
-// Source and result, of which either rows or channels are dense in memory. Dimensions are innermost first (w, h).
+// Input and output: each has either dense rows or dense channels in memory. Dimensions are innermost first (w, h).
 typedef struct {
   long out_sizes[2];
   long in_sizes[2];  // of the input
@@ -29,10 +29,11 @@ static inline long tile_count(const Images *images) {
   return tiles_across(images, 0) * tiles_across(images, 1) * images->images;
 }
 
-// Offsets that a vector's lanes, a tile each, read and write. Lanes past the last tile read zeros, and write nothing.
+// Offsets that the lanes of a vector, one tile each, read and write. Lanes past the last tile read zeros, and write
+// nothing.
 typedef struct {
   long rows[IN_SIDE][VEC];     // offset of each row, or of the nearest inside
-  long columns[IN_SIDE][VEC];  // offset in a row: of the nearest column inside where channels are dense
+  long columns[IN_SIDE][VEC];  // offset in a row; if channels are dense, of the nearest column inside
   Mask is_row[IN_SIDE], is_column[IN_SIDE];
   long lowest, highest;     // of the offsets of whole rows
   long out[VEC];
@@ -74,7 +75,7 @@ static inline Tiles find_tiles(const Images *images, long first) {
   return tiles;
 }
 
-// Read at a time: rows of RUN columns of one channel, or BLOCK channels of one position.
+// One read takes RUN columns of one row and channel, or BLOCK channels of one position.
 #define RUN 8
 
 // Loads BLOCK elements of every lane's tile into vectors of lanes.

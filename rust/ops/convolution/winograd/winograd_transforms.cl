@@ -2,10 +2,10 @@
 // 36 multiplications a channel instead of 144.
 //
 // result = A' [sum over channels of (G w G') * (B' s B)] A, where s are the 6x6 input positions that a tile reads. The
-// sums are 36 GEMMs of output channels by tiles. The gradient of the weight is G' [sum over tiles of (A r A') *
-// (B' s B)] G, where r is the output gradient of a tile. The matrices evaluate and interpolate polynomials at 0, +-P,
-// +-Q and infinity. 3/4 and 3/2 leave a quarter of the rounding errors that the usual 1 and 2 do: 1e-5 at most, and
-// 1e-6 in the mean square, for 64 to 512 channels whose results have a variance of 1.
+// sums are 36 GEMMs of output channels by tiles. The gradient of the weight is G' [sum over tiles of (A r A') * (B' s
+// B)] G, where r is the output gradient of a tile. The matrices evaluate and interpolate polynomials at 0, +-P, +-Q and
+// infinity. P = 3/4 and Q = 3/2 leave a quarter of the rounding errors of the usual 1 and 2: 1e-5 at most, and 1e-6 in
+// the mean square, for 64 to 512 channels whose results have a variance of 1.
 
 #define P 0.75f
 #define Q 1.5f
@@ -16,7 +16,7 @@
 #define P_SCALE (1 / (2 * P2 * (P2 - Q2)))
 #define Q_SCALE (1 / (2 * Q2 * (Q2 - P2)))
 
-// Source positions of a tile's side that are read, and output positions that they give.
+// Input positions that are read along a tile's side, and output positions computed from them.
 #define IN_SIDE 6
 #define OUT_SIDE 4
 #define POINTS (IN_SIDE * IN_SIDE)
