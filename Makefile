@@ -1,12 +1,12 @@
-# `make` says what there is to make. Everything is idempotent; what is done already takes no time.
+# `make` lists the targets. All targets are idempotent; what is up to date is skipped.
 
 PYTHON ?= python3
-# `make test TORCH=2.11.0`: with another PyTorch than the one of requirements-dev.txt, each release in an environment and a
-# target folder of its own. The package holds a library for each release, and loads the one for the PyTorch at hand.
-# A variable TORCH of the environment is somebody else's.
+# `make test TORCH=2.11.0`: with another PyTorch than the one in requirements-dev.txt, each release in a separate
+# environment and target folder. The package contains a library for each release, and loads the one for the installed
+# PyTorch. A variable TORCH of the environment is ignored.
 USUAL_TORCH := $(shell sed -n 's/^torch==//p' requirements-dev.txt)
 TORCH := $(USUAL_TORCH)
-# A release alone, 2.11, means its first version, but for the usual one.
+# A minor version, such as 2.11, means its first patch release, except for the usual one.
 override TORCH := $(or $(patsubst $(basename $(USUAL_TORCH)),$(USUAL_TORCH),$(strip $(TORCH))),$(USUAL_TORCH))
 override TORCH := $(TORCH)$(if $(word 3,$(subst ., ,$(TORCH))),,.0)
 RELEASE := $(shell echo '$(TORCH)' | cut -d. -f1,2)
@@ -22,49 +22,50 @@ export CARGO_TARGET_DIR := $(CURDIR)/target/torch-$(RELEASE)
 endif
 RUN := $(VENV)/bin/python
 
-# The build, and the torch-sys crate, ask the first `python` in PATH where PyTorch is.
+# The build, and the torch-sys crate, ask the first `python` in PATH for the location of PyTorch.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export TORCH_OPENCL_PYTHON := $(CURDIR)/$(VENV)/bin/python
 export LIBTORCH_USE_PYTORCH := 1
-# Without it PyTorch's idle CPU threads spin, and take the processor from an OpenCL driver that runs on it.
+# Otherwise PyTorch's idle CPU threads spin, and take cores from an OpenCL driver that runs on the CPU.
 export OMP_WAIT_POLICY := passive
 
-# One place for cargo's profile: clippy, the tests and the build share what they compile.
+# One profile of cargo for all: clippy, the tests and the build share compiled code.
 CARGO_FLAGS := --release
 PYTEST_FLAGS ?= -n $(shell nproc)
-# DRIVER=rusticl and the like run the tests with another OpenCL driver.
+# DRIVER=rusticl and similar run the tests with another OpenCL driver.
 WITH := $(if $(DRIVER),env RUN=$(CURDIR)/$(RUN) $(CURDIR)/scripts/driver.sh $(DRIVER))
 SECONDS ?= 60
 SEED ?= 0
 
-# By what cargo runs the test programs.
+# The variable for the command with which cargo runs the test programs.
 RUNNER := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER
 
-# Where the test programs find PyTorch's libraries; in Python they are loaded already.
+# The folder of PyTorch's libraries, for the test programs; in Python they are already loaded.
 TORCH_LIB := import importlib.util, os; print(os.path.join(os.path.dirname(importlib.util.find_spec("torch").origin), "lib"))
 
-# The one release of torch that the oracle of the Rust tests is for.
+# The only release of torch that the oracle of the Rust tests supports.
 TCH_RELEASE := $(shell sed -n 's/^torch = "\(.*\)"/\1/p' tests/rust/Cargo.toml)
-# They are a package of their own.
+# These tests are in a separate package.
 ORACLE := $(if $(filter $(RELEASE),$(TCH_RELEASE)),torch-opencl-oracle)
 
-# What differs between releases of PyTorch: operators and their signatures, dispatch, hooks, autocast, optimizers.
+# Tests of what differs between releases of PyTorch: operators and their signatures, dispatch, hooks, autocast,
+# optimizers.
 SMOKE := $(patsubst %,tests/python/ops/test_%.py,ops_explicit normalisation blas optim)
 SMOKE += $(patsubst %,tests/python/runtime/test_%.py,amp autograd accelerator compile_loops device distributed) tests/python/tools/test_install.py
 
-# Installs what a target needs besides requirements-dev.txt, where that has not been done: $(call install,lint).
+# Installs the packages that a target needs besides requirements-dev.txt, if they are missing: $(call install,lint).
 install = @cmp -s requirements-$(1).txt $(VENV)/requirements-$(1).txt || { \
 	echo "==> installing the packages of requirements-$(1).txt into $(VENV)" && \
 	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-$(1).txt && \
 	cp requirements-$(1).txt $(VENV)/requirements-$(1).txt; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench speed bench-growth bench-first-use bench-constants docs info kernels-list clean models libraries bench-ulp site figures
+.PHONY: help setup build wheel train smoke test test-all test-rust test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench speed bench-growth bench-first-use bench-constants docs info kernels-list clean models libraries bench-ulp site figures
 
-help: ## Say what there is to make
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  ... TORCH=2.11.0      the same with another PyTorch, in an environment of its own"
+	@echo "  ... TORCH=2.11.0      with another PyTorch, in a separate environment"
 
 setup: ## Install what is missing: build tools, an OpenCL driver, the Python environment .venv
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH="$(TORCH)" scripts/setup.sh
@@ -76,7 +77,7 @@ build: setup ## Compile the native library and install the package into .venv, e
 		$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e . && \
 		cp pyproject.toml $(VENV)/pyproject-installed.toml; }
 
-wheel: build ## Make the wheel for this PyTorch in dist, for all Linux distributions that its symbols allow
+wheel: build ## Build the wheel for this PyTorch in dist, for all Linux distributions that its symbols allow
 	$(call install,wheel)
 	@RUN="$(RUN)" scripts/wheel.sh
 
@@ -84,7 +85,13 @@ train: build ## Train a small CNN on scikit-learn's digits on the OpenCL device
 	@$(RUN) examples/train_digits.py
 	@echo "==> To use this Python yourself: . $(VENV)/bin/activate"
 
-test: test-rust test-python ## Run all tests (DRIVER=intel, pocl6 or rusticl: with that OpenCL driver)
+# How many parameter sets of each test `make test` runs.
+CASES_OF_TESTS := 3
+
+test: test-rust ## Run every test with at most three of its cases (DRIVER=intel, pocl6 or rusticl: with that OpenCL driver)
+	@$(MAKE) --no-print-directory test-python PYTEST_FLAGS="$(PYTEST_FLAGS) --sample $(CASES_OF_TESTS)"
+
+test-all: test-rust test-python ## Run all tests
 
 test-rust: build ## Run the tests of the Rust code and of the code generator
 	@echo "==> cargo test"
@@ -95,7 +102,7 @@ else
 	@echo "==> without tests/rust: its release of tch is for torch $(TCH_RELEASE)"
 endif
 
-smoke: build ## Run a part of the tests that tells most of how the package fits this PyTorch
+smoke: build ## Run a subset of the tests that checks compatibility with this PyTorch
 	@$(RUN) -m torch_opencl.info
 	@$(RUN) -m pytest $(PYTEST_FLAGS) $(SMOKE)
 
@@ -129,10 +136,10 @@ libraries: build ## Try accelerate, transformers, lightning and other libraries 
 			-r requirements-libraries.txt && cp requirements-libraries.txt .venv-libraries/requirements.txt; }
 	@$(WITH) $(RUN) -m pytest $(PYTEST_FLAGS) tests/libraries
 
-gpu-compile: build ## Compile for GPUs, without one, all that they are asked to run (CASES="gemm_local"; SAMPLE=1)
+gpu-compile: build ## Compile all kernels for GPUs, without having one (CASES="gemm_local"; SAMPLE=1)
 	@RUN="$(RUN)" scripts/setup_gpu_compile.sh
 	@$(RUN) tests/gpu_compile $(if $(SAMPLE),--sample) $(CASES)
-coalescing: build ## Measure under Oclgrind how kernels for GPUs touch memory (CASES="pointwise copies")
+coalescing: build ## Measure memory accesses of kernels for GPUs under Oclgrind (CASES="pointwise copies")
 	@$(RUN) tests/coalescing $(CASES)
 
 lint: setup ## Check format and lints of all languages, and build the documentation's site
@@ -140,7 +147,7 @@ lint: setup ## Check format and lints of all languages, and build the documentat
 	@scripts/lint.sh check $(ORACLE)
 	@$(MAKE) --no-print-directory site
 
-house: setup ## Count what the code costs to change
+house: setup ## Measure how hard the code is to change
 	@$(RUN) scripts/house.py
 
 fmt: setup ## Format all languages
@@ -153,23 +160,23 @@ bench: build ## Measure against PyTorch's CPU backend and the device's limits (C
 
 speed: build ## Measure groups of operators and every seventh model, and write docs/performance.md's table of groups and the README's picture
 	@rm -f target/speed-*.jsonl
-	@# A wrong row or model fails at the end: the table has what was measured.
+	@# A wrong row or model fails at the end, so that the table is written first.
 	@$(RUN) -m benchmarks --quick --rows target/speed-rows.jsonl || failed=1; \
 	$(MAKE) --no-print-directory models CASES="--every 7 --results target/speed-models.jsonl" || failed=1; \
 	$(RUN) scripts/speed_table.py target/speed-rows.jsonl target/speed-models.jsonl && \
 	$(RUN) scripts/figures.py && exit $${failed:-0}
 
-bench-growth: build ## Measure time against size, and name the cliffs
+bench-growth: build ## Measure time against size, and report jumps
 	$(call install,bench)
 	@$(RUN) -m benchmarks growth
 
-bench-first-use: build ## Measure what new processes wait for, with and without compiled kernels
+bench-first-use: build ## Measure the start-up waits of new processes, with and without compiled kernels
 	@$(RUN) -m benchmarks first-use
 
-bench-ulp: build ## Measure the greatest error of a function over all float32 (OP="special.erfcx --stride 101")
+bench-ulp: build ## Measure the largest error of a function over all float32 (OP="special.erfcx --stride 101")
 	@$(RUN) -m benchmarks.ulp $(OP)
 
-bench-constants: build ## Repeat the measurements that constants were chosen by (CASES="LAUNCH_BATCH")
+bench-constants: build ## Repeat the measurements with which constants were chosen (CASES="LAUNCH_BATCH")
 	@$(RUN) -m benchmarks constants $(CASES)
 
 docs: build ## Write the rows' part of docs/coverage.md, the site, and the documentation of the Rust code into target/doc
@@ -190,14 +197,14 @@ site: setup ## Build the documentation's site into target/site; a warning is an 
 figures: setup ## Draw the README's pictures again, from the tables of docs/coverage.md and docs/performance.md
 	@$(RUN) scripts/figures.py
 
-info: build ## Say which OpenCL devices there are and whether they work
+info: build ## List the OpenCL devices and check that they work
 	@$(RUN) -m torch_opencl.info
 
 kernels-list: ## List the kernels' entry points, by family
 	@scripts/kernels_list.sh
 
-gpu-kit: build ## Write dist/gpu-kit-*: what a machine with a GPU needs to check and measure this (TORCH=2.11.0)
+gpu-kit: build ## Write dist/gpu-kit-*: files to test and measure this package on a machine with a GPU (TORCH=2.11.0)
 	@$(RUN) -m gpu_kit.build $(if $(TORCH),--torch $(TORCH))
 
-clean: ## Remove what has been built, but not .venv
+clean: ## Remove all build results, but not .venv
 	rm -rf target python/torch_opencl/lib python/*.egg-info benchmarks/results

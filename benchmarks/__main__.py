@@ -7,10 +7,10 @@ from pathlib import Path
 
 EPILOG = """\
 A WORD is a group (pointwise, gemm, conv ...), a row's name, or a pattern for names such as "add *" or "*bf16*".
-Six words do something else:
-  growth             time against size; neighbours that are more than twice apart
-  gpu                what GPUs are measured by, beside the vendor's own device (--against cuda)
-  compiled NAME ...  torch.compile beside eager mode and beside Inductor's C++; all rows by default
+Six words are commands:
+  growth             time by size; reports adjacent sizes whose times differ more than twofold
+  gpu                rows for GPUs, compared with the vendor's device (--against cuda)
+  compiled NAME ...  torch.compile compared with eager mode and with Inductor's C++; all rows by default
   first-use          new processes, with and without compiled kernels
   constants NAME ... rows with other values of constants that were chosen by measurement; all by default
   summary FILE ...   the summary and the plot of earlier results
@@ -18,13 +18,13 @@ Six words do something else:
 
 
 def main() -> int:
-    """Do what the command line says.
+    """Run the command line.
 
     Returns:
-        The exit code: 1 where a result differs from the CPU's, or an operator failed.
+        The exit code: 1 if a result differs from the CPU's or an operator failed.
     """
     # PyTorch's idle CPU threads spin by default, and take the processor from an OpenCL driver that runs on
-    # it; on a shared machine the CPU's own figures suffer up to fivefold. OpenMP reads this once, when
+    # it; on a shared machine the CPU backend itself is up to five times slower. OpenMP reads this once, when
     # torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     parser = argparse.ArgumentParser(
@@ -35,10 +35,10 @@ def main() -> int:
     )
     parser.add_argument("word", nargs="*", help="what to measure, everything by default")
     parser.add_argument("--quick", action="store_true", help="one dtype and few sizes")
-    parser.add_argument("--list", action="store_true", help="name the rows, and measure nothing")
+    parser.add_argument("--list", action="store_true", help="list the rows, and measure nothing")
     parser.add_argument("--device", default="opencl", help="the device to compare with the CPU")
     parser.add_argument("--rows", type=Path, help="a file that gets each row as a line of JSON when it is measured")
-    parser.add_argument("--against", default="none", help="with gpu: the vendor's own device, such as cuda")
+    parser.add_argument("--against", default="none", help="with gpu: the vendor's device, such as cuda")
     parser.add_argument("--training", default=None, help="with first-use: the program to time instead of the digits'")
     options = parser.parse_args()
     return _commands().get((options.word or [""])[0], _table)(options)
@@ -70,7 +70,7 @@ def _table(options: argparse.Namespace) -> int:
 
 
 def _growth(options: argparse.Namespace) -> int:
-    # Measures the specialised kernels, not when they arrive.
+    # Measures the specialised kernels, not the time until they are built.
     os.environ.setdefault("TORCH_OPENCL_SPECIALIZE", "eager")
     from benchmarks.growth import run  # noqa: PLC0415
 
@@ -90,7 +90,7 @@ def _gpu(options: argparse.Namespace) -> int:
 
 
 def _compiled(options: argparse.Namespace) -> int:
-    # Eager mode and the compiled graphs' own matmuls at their best.
+    # Eager mode and the matmuls of compiled graphs use specialised kernels from the start.
     os.environ.setdefault("TORCH_OPENCL_SPECIALIZE", "eager")
     from benchmarks.cases.compiled import select  # noqa: PLC0415
     from benchmarks.compiled import run  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Rows of the table: work that any device can do, with its least cost."""
+"""Rows of the table: work for any device, with its least reads, writes and operations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ Result = torch.Tensor | Sequence[torch.Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Something prepared on a device, to be run again and again.
+    """Work prepared on a device, to be run repeatedly.
 
     Attributes:
-        run: does it once, and returns what it has computed.
-        reads: the tensors that have to be read, None if nobody has counted. What has to be written is the result.
-        calls: how many operations a run is, where the time of one is asked for.
-        flops: its additions and multiplications. Those of matmuls, convolutions and attention are counted
-            by PyTorch where this is 0.
+        run: does it once, and returns the result.
+        reads: the tensors that must be read, None if they are not counted. The result must be written.
+        calls: the number of operations in a run, if the time of one is measured.
+        flops: its additions and multiplications. If 0, PyTorch counts those of matmuls, convolutions and
+            attention.
     """
 
     run: Callable[[], Result]
@@ -31,12 +31,12 @@ class Case:
     """One row of the table.
 
     Attributes:
-        group: the rows that it is judged with; see :data:`benchmarks.targets.TARGETS`.
-        name: what it is, in words that select it on the command line.
-        build: prepares the work on a device, from the same random numbers on each.
-        tolerance: how far the result may be from the CPU's, as a part of the largest number in it; None for what
-            ``torch.testing`` allows an element of that dtype.
-        share: the least share of the device's limit, if it is not the group's.
+        group: the rows with the same targets; see :data:`benchmarks.targets.TARGETS`.
+        name: its name, which selects it on the command line.
+        build: prepares the work on a device, with the same random inputs on each.
+        tolerance: the allowed difference from the CPU's result, as a part of the largest value in it; None for the
+            tolerance of ``torch.testing`` for elements of that dtype.
+        share: the least share of the device's limit, if it differs from the group's.
         asynchronous: whether the clock stops as soon as the work is submitted.
         quick: whether ``--quick`` measures it.
     """

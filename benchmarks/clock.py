@@ -1,4 +1,4 @@
-"""How work is timed."""
+"""Timing of work."""
 
 import os
 import time
@@ -8,28 +8,28 @@ import torch
 from benchmarks.case import Work
 
 CPU = torch.device("cpu")
-# Quick work is repeated for about as long, or the clock and the scheduler show.
+# Quick work is repeated for about this long, to hide the effects of clock and scheduler.
 LEAST_SECONDS = 0.02
 LEAST_WARM_UP_SECONDS = 0.01
 LEAST_WARM_UP_RUNS = 2
 
 
 def share_threads(device: torch.device) -> None:
-    """Give PyTorch's CPU backend as many threads as a device that is a CPU has, and else all cores."""
+    """Give PyTorch's CPU backend as many threads as the device if that is a CPU, otherwise all cores."""
     properties = torch.opencl.get_device_properties(device)
     torch.set_num_threads(properties.compute_units if properties.type == "cpu" else os.cpu_count() or 1)
 
 
 def warm_up(work: Work, device: torch.device, asynchronous: bool = False) -> int:
-    """Run work until nothing is new to it.
+    """Run work until caches and kernels are warm.
 
     Args:
         work: the work.
-        device: where it runs.
-        asynchronous: whether only its submission is going to be timed.
+        device: the device that runs it.
+        asynchronous: whether only its submission will be timed.
 
     Returns:
-        How often a measurement should repeat it.
+        The number of repeats for a measurement.
     """
     total, runs = 0.0, 0
     while runs < LEAST_WARM_UP_RUNS or total < LEAST_WARM_UP_SECONDS:
@@ -43,15 +43,15 @@ def mean_seconds(work: Work, device: torch.device, repeats: int, asynchronous: b
 
     Args:
         work: the work; each run of it may be several calls.
-        device: where it runs.
-        repeats: how often to run it; one run more comes first, as the caches are full of what others have worked on.
+        device: the device that runs it.
+        repeats: the number of runs; one more run comes first, because the caches are full of other work's data.
         asynchronous: whether the clock stops as soon as the work is submitted. Otherwise it stops at the end of the
-            last one.
+            last run.
     """
     if repeats > 1:
         _seconds(work, device, 1, asynchronous)
     if asynchronous:
-        # The queue is empty at the start of each.
+        # The queue is empty at the start of each run.
         total = sum(_seconds(work, device, 1, asynchronous) for _ in range(repeats))
     else:
         total = _seconds(work, device, repeats, asynchronous)
@@ -59,14 +59,14 @@ def mean_seconds(work: Work, device: torch.device, repeats: int, asynchronous: b
 
 
 def wall_and_processor_seconds(work: Work, device: torch.device, repeats: int) -> tuple[float, float]:
-    """Return the mean time of a call to its end, and the time that all threads of this process have computed for it.
+    """Return the mean wall time of a call to its end, and the mean processor time of all threads of this process.
 
-    The second is what a machine that others use, too, distorts least. A device beside the CPU does not show in it.
+    Other programs on the machine distort processor time less. It does not include work on devices other than the CPU.
 
     Args:
         work: the work.
-        device: where it runs.
-        repeats: how often to run it; one run more comes first, as in :func:`mean_seconds`.
+        device: the device that runs it.
+        repeats: the number of runs; one more run comes first, as in :func:`mean_seconds`.
     """
     _seconds(work, device, 1, asynchronous=False)
     before = time.process_time()

@@ -27,12 +27,12 @@ class CompiledRow:
     Attributes:
         group: the case's group.
         name: the case's name.
-        eager: seconds of a call in eager mode on the device, in each round: of the wall clock, and of all threads of
-            the process.
-        compiled: the same, compiled for the device.
-        inductor: the same, compiled by Inductor for the CPU.
-        least: the least ratio to eager mode that is asked for.
-        judged: which of the two times is judged: 1, the threads', where the device is a CPU, else 0.
+        eager: seconds of a call in eager mode on the device, in each round: wall time, and processor time of all
+            threads of the process.
+        compiled: as `eager`, compiled for the device.
+        inductor: as `eager`, compiled by Inductor for the CPU.
+        least: the required ratio to eager mode.
+        judged: the index of the time that is judged: 1, processor time, if the device is a CPU, otherwise 0.
     """
 
     group: str
@@ -44,13 +44,13 @@ class CompiledRow:
     judged: int
 
     def over(self, other: Rounds, which: int) -> float:
-        """Return how many times as fast the compiled work is: the median of the rounds' ratios."""
+        """Return the speedup of the compiled work: the median of the rounds' ratios."""
         pairs = zip(other, self.compiled, strict=True)
         return statistics.median(theirs[which] / ours[which] for theirs, ours in pairs)
 
     @property
     def shortfall(self) -> str:
-        """Ratios that the row does not reach, in words; empty where it reaches all."""
+        """Ratios that the row does not reach, as text; empty if it reaches all."""
         inductor = COMPILED[self.group].inductor
         lacks = {
             f"eager {self.least:g}": self.over(self.eager, self.judged) < self.least,
@@ -60,23 +60,23 @@ class CompiledRow:
 
 
 def run(cases: Sequence[CompiledCase], device_name: str, lines: Path | None = None, with_host: bool = True) -> int:
-    """Measure cases, and print them and what they come to.
+    """Measure cases, and print them and a summary.
 
     Args:
-        cases: what to measure.
+        cases: the cases.
         device_name: the device.
-        lines: where to write each row, as a line of JSON, as soon as it is measured.
-        with_host: whether to measure a wrapper and a first step, too.
+        lines: a file that gets each row as a line of JSON as soon as it is measured.
+        with_host: whether to measure a wrapper and a first step as well.
 
     Returns:
-        The exit code: 1 where a result differs, or something failed.
+        The exit code: 1 if a result differs or a case failed.
     """
     device = torch.device(device_name)
     share_threads(device)
     is_cpu = torch.opencl.get_device_properties(device).type == "cpu"
     print(
         f"{describe(device)}, PyTorch {torch.__version__}, {torch.get_num_threads()} threads on the CPU.\n"
-        f"Times of a call: the wall clock's, and of all threads of the process, which is judged on CPUs.\n"
+        f"Times of a call: wall time, and processor time of all threads, which is judged on CPUs.\n"
         f"{'':<46} {'eager':>19} {'compiled':>19} {'C++ on the CPU':>19}  {'over eager':>11} {'over C++':>11}"
     )
     rows, failed, group = [], False, ""
@@ -105,9 +105,9 @@ def measure(case: CompiledCase, device: torch.device, judged: int = PROCESSOR) -
     """Measure a case.
 
     Args:
-        case: what to measure.
+        case: the case.
         device: the device.
-        judged: which of the two times is judged.
+        judged: the index of the time that is judged.
 
     Returns:
         The measurements.
@@ -115,7 +115,7 @@ def measure(case: CompiledCase, device: torch.device, judged: int = PROCESSOR) -
     Raises:
         WrongResult: if the compiled result differs from eager mode's, or from the CPU's, by more than the case allows.
     """
-    # Rows share functions, and graphs of earlier ones would be tried first.
+    # Rows share functions, and Dynamo would try graphs of earlier rows first.
     torch._dynamo.reset()
     works = {}
     for name, where, prepare in (

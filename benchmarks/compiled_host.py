@@ -1,4 +1,4 @@
-"""Costs of ``torch.compile`` for the host: the wrapper of a small graph, and the first step of a model."""
+"""Host costs of ``torch.compile``: the wrapper of a small graph, and the first step of a model."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from benchmarks.report import seconds_text
 
 ROOT = Path(__file__).parents[1]
 INDUCTOR_CACHE = "TORCHINDUCTOR_CACHE_DIR"
-# Seconds: of the wrapper of a graph of one kernel; of building and first launches with empty and with full caches.
+# Most seconds for the wrapper of a one-kernel graph, and for builds and first launches with empty and full caches.
 MOST_FOR_WRAPPER = 5e-6
 MOST_FOR_FIRST_LAUNCHES = {"empty": 2.0, "full": 0.1}
 # Launches that may wait in the device's queue.
@@ -27,7 +27,7 @@ LAYERS = 6
 
 
 def print_wrapper(device: torch.device) -> None:
-    """Print what the host needs for a graph of one kernel: the wrapper's function, and the whole compiled call."""
+    """Print the host's time for a one-kernel graph: of the wrapper's function, and of the whole compiled call."""
     x = torch.ones(4, device=device)
     compiled = torch.compile(lambda x: torch.sin(x) + 1, dynamic=False)
     with torch.no_grad():
@@ -35,7 +35,7 @@ def print_wrapper(device: torch.device) -> None:
         wrapper = _last_wrapper()
         sides = {
             "wrapper of a one-kernel graph": lambda: wrapper([x]),
-            "the same, called by its user": lambda: compiled(x),
+            "the whole compiled call": lambda: compiled(x),
         }
         for index, (name, call) in enumerate(sides.items()):
             _judge(name, _host_seconds(call, device), None if index else MOST_FOR_WRAPPER)
@@ -48,7 +48,7 @@ def _last_wrapper() -> Callable:
 
 
 def _host_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Return the least mean time until calls are submitted, of several chains of them."""
+    """Return the mean time to submit a call, the least of several chains of calls."""
     best = float("inf")
     for _ in range(ROUNDS):
         torch.accelerator.synchronize(device)
@@ -61,7 +61,7 @@ def _host_seconds(call: Callable[[], object], device: torch.device) -> float:
 
 
 def print_first_step(device: str) -> None:
-    """Print what new processes wait for at a GPT's first compiled training step, with empty and with full caches."""
+    """Print the times in a GPT's first compiled training step in new processes, with empty and with full caches."""
     with tempfile.TemporaryDirectory() as parent:
         where = caches_in(Path(parent)) | {INDUCTOR_CACHE: str(Path(parent, "inductor"))}
         for state, most in MOST_FOR_FIRST_LAUNCHES.items():
@@ -71,8 +71,8 @@ def print_first_step(device: str) -> None:
                 f"{words:<60} {seconds_text(figures['step'])}, of which PyTorch's compiler"
                 f" {seconds_text(figures['step'] - figures['build'] - figures['launches'] - figures['later'])}"
             )
-            _judge("  waiting for builds, and first launches", figures["build"] + figures["launches"], most)
-            print(f"  {'(of these builds)':<58} {seconds_text(figures['build'])}", flush=True)
+            _judge("  waits for builds, and first launches", figures["build"] + figures["launches"], most)
+            print(f"  {'(builds only)':<58} {seconds_text(figures['build'])}", flush=True)
 
 
 def _first_step_elsewhere(device: str, variables: dict[str, str]) -> dict[str, float]:
@@ -88,14 +88,14 @@ def _first_step_elsewhere(device: str, variables: dict[str, str]) -> dict[str, f
 
 
 def first_step(device: torch.device) -> dict[str, float]:
-    """Measure this process's first compiled step, after a step in eager mode, whose kernels are not the question.
+    """Measure this process's first compiled step, after a step in eager mode, which builds the eager kernels.
 
     Args:
         device: the device.
 
     Returns:
-        Seconds: "step", the first step; "build", what it has waited for builds; "launches", by how much its graphs'
-        first runs are longer than their later ones; "later", a later step.
+        Seconds: "step", the first step; "build", its waits for builds; "launches", the difference between its graphs'
+        first and later runs; "later", a later step.
     """
     from torch._inductor import output_code  # noqa: PLC0415 - as above
     from torch_opencl.inductor.runtime import Library  # noqa: PLC0415 - as above
@@ -131,7 +131,7 @@ def first_step(device: torch.device) -> dict[str, float]:
 
 
 def _timed(function: Callable, note: Callable[[object, float], None], wait: Callable[[], None]) -> Callable:
-    """Return a method that also notes its object and how long it took, until the device was done."""
+    """Return a method that also passes its object and its time, until the device is done, to `note`."""
 
     def timed(self: object, *args: object) -> object:
         wait()

@@ -1,8 +1,8 @@
-"""Repeats the measurements that constants of the Rust code were chosen by.
+"""Repeats the measurements by which constants of the Rust code were chosen.
 
-A constant says so itself: `const MOST: u64 = measured!("LAUNCH_BATCH", 1024);`. Here are the values that it is compared
-with and the rows that depend on it. For each of those values the library is compiled into a package of its own, which
-changes no file of the checkout; a process for each value then measures the rows, in turns.
+Such a constant is marked in Rust: `const MOST: u64 = measured!("LAUNCH_BATCH", 1024);`. This file has the values to
+compare it with and the rows that depend on it. For each value the library is compiled into a separate package, which
+changes no file of the checkout; then one process per value measures the rows, in turns.
 """
 
 import contextlib
@@ -34,11 +34,11 @@ KIBI, MEBI = 1 << 10, 1 << 20
 
 @dataclass(frozen=True)
 class Constant:
-    """How a constant is judged.
+    """The measurement of a constant.
 
     Attributes:
-        others: values to compare with the one that it has.
-        rows: names of the rows that depend on it, of `make bench` or of :mod:`benchmarks.cases.measured`.
+        others: values to compare with the current one.
+        rows: names of the rows that depend on it, in `make bench` or in :mod:`benchmarks.cases.measured`.
     """
 
     others: tuple[int, ...]
@@ -94,12 +94,12 @@ def run(device_name: str, names: Sequence[str]) -> int:
         names: the constants; none for all.
 
     Returns:
-        The exit code: 2 where there is no such constant.
+        The exit code: 2 if there is no such constant.
     """
     if unknown := set(names) - set(CONSTANTS):
         print(f"There is no constant {', '.join(sorted(unknown))}; there are {', '.join(CONSTANTS)}.", file=sys.stderr)
         return 2
-    print(f"{describe(torch.device(device_name))}: times, and those with other values over them")
+    print(f"{describe(torch.device(device_name))}: times, and ratios of the times with other values to them")
     files = declared()
     for name in names or CONSTANTS:
         path, value = files[name]
@@ -113,7 +113,7 @@ def _compare(device: str, name: str, values: Sequence[int]) -> None:
         processes = []
         for value in values:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            # The library that is installed has the first.
+            # The installed library has the first value.
             library = _installed() if not processes else native.compile_library({VARIABLE + name: str(value)})
             make_package(Path(folder), library)
             process = WorkerProcess(device, _environment(folder))
@@ -127,7 +127,7 @@ def _compare(device: str, name: str, values: Sequence[int]) -> None:
 def _print_row(case: Case, processes: Sequence[WorkerProcess]) -> None:
     prepared = [process.prepare(case) for process in processes]
     if not all(prepared):
-        print(f"{case.name:<44} the device cannot do it")
+        print(f"{case.name:<44} fails on this device")
         return
     rounds = [list(_in_turns(processes, backwards=bool(turn % 2))) for turn in range(ROUNDS)]
     now = statistics.median(first for first, *_ in rounds)
@@ -142,7 +142,7 @@ def _in_turns(processes: Sequence[WorkerProcess], backwards: bool) -> list[float
 
 
 def _pairs(rounds: Sequence[Sequence[float]]) -> Iterator[list[tuple[float, float]]]:
-    """Yield, for each value but the first, its times beside the first's."""
+    """Yield, for each value except the first, pairs of the first's times and its own."""
     first, *others = zip(*rounds, strict=True)
     for other in others:
         yield list(zip(first, other, strict=True))
@@ -156,7 +156,7 @@ def make_package(folder: Path, library: Path) -> None:
     """Put this package with another library into a folder.
 
     Args:
-        folder: where `torch_opencl` shall be.
+        folder: the parent folder of the new `torch_opencl`.
         library: its native library.
     """
     package = folder / PACKAGE.name
@@ -171,5 +171,5 @@ def make_package(folder: Path, library: Path) -> None:
 
 def _environment(folder: str) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
-    # Matmuls by our own kernels, whatever was measured to be faster.
+    # Our kernels compute matmuls, even if another library is faster.
     return {"PYTHONPATH": path, MODE: "eager", "TORCH_OPENCL_BLAS": "opencl"}

@@ -1,4 +1,4 @@
-"""Processes that measure rows in turns with the one that has started them: in eager mode, or on another device."""
+"""Processes that measure rows in turns with their parent process: in eager mode, or on another device."""
 
 import json
 import os
@@ -19,11 +19,11 @@ MODE = "TORCH_OPENCL_SPECIALIZE"
 
 
 class WorkerProcess:
-    """Measures rows in a process of its own.
+    """Measures rows in a separate process.
 
     Args:
         device: the device to measure.
-        variables: what its environment has besides this process's.
+        variables: added to this process's environment variables.
     """
 
     def __init__(self, device: str, variables: Mapping[str, str]) -> None:
@@ -37,7 +37,7 @@ class WorkerProcess:
         )
 
     def prepare(self, case: Case) -> bool:
-        """Build a row's work there and warm it up; return whether that was possible."""
+        """Build a row's work in the process and warm it up; return whether that was possible."""
         return self._ask([case.group, case.name])
 
     def seconds(self) -> float:
@@ -52,12 +52,12 @@ class WorkerProcess:
         print(json.dumps(question), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
         if not answer:
-            raise OSError(f"The process beside this one has ended, exit status {self._process.wait()}")
+            raise OSError(f"The worker process has ended with exit status {self._process.wait()}")
         return json.loads(answer)
 
 
 class EagerProcess(WorkerProcess):
-    """Waits for every specialised program, and leaves them on disk for the process that has started it.
+    """Waits for every specialised program, and leaves the programs on disk for its parent process.
 
     Args:
         device: the device to measure.
@@ -68,24 +68,24 @@ class EagerProcess(WorkerProcess):
 
 
 class VendorProcess(WorkerProcess):
-    """Measures another backend's device, in float32 where that is asked for; this backend is not loaded there.
+    """Measures another backend's device, without TF32; this backend is not loaded in the process.
 
     Args:
         device: such as "cuda".
     """
 
     def __init__(self, device: str) -> None:
-        # Without the second, cuDNN and cuBLAS may multiply float32 with the 10 bits of TF32.
+        # Without the second variable, cuDNN and cuBLAS may multiply float32 with the 10 bits of TF32.
         super().__init__(device, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "NVIDIA_TF32_OVERRIDE": "0"})
 
 
 def serve(device: torch.device) -> None:
-    """Answer the questions of an :class:`EagerProcess`, which come as lines of JSON, until there are no more.
+    """Answer the requests of a :class:`WorkerProcess`, which are lines of JSON, until there are no more.
 
     Args:
         device: the device to measure.
     """
-    # Output that libraries print is none of the answers.
+    # Output of libraries must not mix with the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
     if device.type == "opencl":
         share_threads(device)
@@ -96,7 +96,7 @@ def serve(device: torch.device) -> None:
         if question == "round":
             answer = measure_round()
         else:
-            # The last row's memory goes before the next one's comes.
+            # Free the last row's memory before the next one allocates.
             measure_round = None
             measure_round = _prepare(cases[tuple(question)], device)
             answer = measure_round is not None
@@ -104,14 +104,14 @@ def serve(device: torch.device) -> None:
 
 
 def _prepare(case: Case, device: torch.device) -> Callable[[], float] | None:
-    """Return what measures a round, or None where the device cannot do the work."""
+    """Return the function that measures a round, or None if the device cannot do the work."""
     torch.manual_seed(0)
     try:
         work = case.build(device)
         work.run()
         repeats = warm_up(work, device, case.asynchronous)
     except (RuntimeError, ImportError) as error:
-        print(f"{case.name}, in the other process: {error}", file=sys.stderr)
+        print(f"{case.name}, in the worker process: {error}", file=sys.stderr)
         return None
     return partial(mean_seconds, work, device, repeats, case.asynchronous)
 

@@ -1,5 +1,5 @@
-// Enqueues kernels with arguments that are set: what the driver itself takes of the host's time, with nothing of the
-// backend in between. benchmarks/graphs.py compiles and calls it.
+// Enqueues kernels whose arguments are set: measures the host time of the driver alone, without the backend.
+// benchmarks/graphs.py compiles and calls it.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@ static int (*launch)(
 static int (*finish)(Handle);
 static int (*release_event)(Handle);
 
-// Time of this thread, in microseconds.
+// Processor time of this thread, in microseconds.
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -46,7 +46,7 @@ int prepare(Handle kernel) {
 }
 
 // The host's time to enqueue kernels over one dimension, in microseconds; with `held` the first one waits for a user
-// event, which is set behind the last. Negative where the driver fails.
+// event, which is set after the last. Negative if the driver fails.
 double enqueue(const Handle* kernels, const size_t* global, const size_t* local, int count, int held) {
   int status = 0;
   const double start = now();

@@ -1,4 +1,4 @@
-"""Waiting times of new processes, with empty caches and with those that such a process has left."""
+"""Waiting times of new processes, with empty caches and with caches that such a process has filled."""
 
 import os
 import statistics
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 IMPORT = ["-c", "import torch"]
 FIRST_OP = ["-c", "import torch; (torch.ones(4, device={device!r}) + 1).cpu()"]
 DIGITS = "examples/train_digits.py --device {device}"
-# Seconds that the backend may add: its first operator to the import, and empty caches to a training.
+# Seconds that may be added: by the first operator to the import, and by empty caches to a training.
 MOST_FOR_FIRST_OP = 1.0
 MOST_FOR_EMPTY_CACHES = 10.0
 
@@ -30,7 +30,7 @@ def run(device: str, training: str = DIGITS) -> int:
         training: the command line of the training; "{device}" becomes the device.
 
     Returns:
-        The exit code: 1 where something takes longer than it may.
+        The exit code: 1 if a time is over its limit.
     """
     no_backends = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     _seconds(IMPORT, no_backends)  # brings the files into memory
@@ -49,7 +49,7 @@ def run(device: str, training: str = DIGITS) -> int:
 
 
 def _cold_and_warm(name: str, command: list[str], caches: Path, rounds: int) -> tuple[float, float]:
-    """Return the seconds with empty caches and with those that the same command has filled."""
+    """Return the seconds with empty caches and with caches that the command has filled."""
     where = caches_in(caches)
     cold = _seconds(command, where)
     _print(f"{name}, empty caches", cold)
@@ -59,7 +59,7 @@ def _cold_and_warm(name: str, command: list[str], caches: Path, rounds: int) -> 
 
 
 def _seconds(command: list[str], variables: Mapping[str, str]) -> float:
-    """Return how long a Python process takes; raises CalledProcessError, with its output shown, where it fails."""
+    """Return the seconds of a Python process; if it fails, show its output and raise CalledProcessError."""
     start = time.perf_counter()
     done = subprocess.run(
         [sys.executable, *command],

@@ -1,6 +1,6 @@
-"""Measures what GPUs are measured by: beside the device's limits, and beside the vendor's own backend on the same GPU.
+"""Measures rows for GPUs: compared with the device's limits, and with the vendor's backend on the same GPU.
 
-PyTorch's CPU backend computes each row once, for comparison, and is not timed.
+PyTorch's CPU backend computes each row once, to check the result, and is not timed.
 """
 
 import statistics
@@ -19,7 +19,7 @@ from benchmarks.measure import ROUNDS, WrongResult, build, check, limit_of, move
 from benchmarks.report import append, describe, seconds_text
 from benchmarks.run import first_line
 
-# Libraries that serve matmuls besides this backend's own kernels, where the vendor's device is this one.
+# Libraries that compute matmuls besides this backend's kernels, by the vendor's device.
 LIBRARIES = {"cuda": "cublas"}
 
 
@@ -28,12 +28,12 @@ def run(device_name: str, against: str | None, lines: Path | None = None, cases:
 
     Args:
         device_name: the device.
-        against: the vendor's own device, such as "cuda", which must be the same GPU; None to measure without.
-        lines: where to write each row, as a line of JSON, as soon as it is measured.
+        against: the vendor's device, such as "cuda", which must be the same GPU; None to measure without.
+        lines: a file that gets each row as a line of JSON as soon as it is measured.
         cases: other rows.
 
     Returns:
-        The exit code: 1 where a result differs from the CPU's, or an operator failed.
+        The exit code: 1 if a result differs from the CPU's or an operator failed.
     """
     device = torch.device(device_name)
     share_threads(device)
@@ -54,7 +54,7 @@ def run(device_name: str, against: str | None, lines: Path | None = None, cases:
                     with _matmuls_by(library):
                         row |= measure(case, device, limits, peer)
                 except torch.OutOfMemoryError as error:
-                    # The device's limit, and no mistake.
+                    # A limit of the device, not an error.
                     row["unable"] = first_line(error)
                 except (WrongResult, RuntimeError, ImportError, MemoryError) as error:
                     row["error"] = first_line(error)
@@ -68,15 +68,15 @@ def measure(case: Case, device: torch.device, limits: Limits, peer: VendorProces
     """Measure a case.
 
     Args:
-        case: what to measure.
+        case: the case.
         device: the device.
-        limits: measures the same device's limits.
-        peer: measures the vendor's own device.
+        limits: measures the device's limits.
+        peer: measures the vendor's device.
 
     Returns:
         ``seconds``, the median; ``device``, ``limit`` and ``vendor``, the seconds in each round; ``bound`` and
-        ``limit_share`` as in :class:`benchmarks.measure.Row`; ``rate`` in words; ``peer``, the vendor's seconds, and
-        ``peer_ratio``, these over the device's; or ``peer_error``; ``fallbacks``.
+        ``limit_share`` as in :class:`benchmarks.measure.Row`; ``rate`` as text; ``peer``, the vendor's seconds, and
+        ``peer_ratio``, these divided by the device's; or ``peer_error``; ``fallbacks``.
 
     Raises:
         WrongResult: if the results differ by more than the case allows.
@@ -105,14 +105,14 @@ def measure(case: Case, device: torch.device, limits: Limits, peer: VendorProces
     row["peer"] = statistics.median(rounds["vendor"]) if beside else None
     row["peer_ratio"] = _ratio(rounds["vendor"], rounds["device"])
     if peer and not beside:
-        row["peer_error"] = "failed there"
+        row["peer_error"] = "failed on the vendor's device"
     row["fallbacks"] = sorted(set(torch.opencl.fallbacks()) - before)
     return row
 
 
 @contextmanager
 def _matmuls_by(library: str):
-    """Have matmuls computed by a library meanwhile."""
+    """Make a library compute matmuls in the context."""
     prefer: Callable = torch.backends.opencl.preferred_blas_library
     before = prefer()
     prefer(library)

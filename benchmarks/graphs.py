@@ -1,10 +1,10 @@
-"""The host's time for a replay of small kernels, beside the driver's own time to enqueue as many.
+"""The host's time for a replay of small kernels, compared with the driver's time to enqueue as many.
 
     python -m benchmarks.graphs
 
-Replays and the driver take turns in random order; eager calls come after them, as behind these commands have been seen
-to take PoCL longer. The time of the calling thread counts. The driver is measured by a C program (enqueue.c), with the
-graph's own kernels: as it is, and with the first launch held back by a user event, as the backend holds back short
+Replays and the driver alternate in random order. Eager calls come last, because commands after eager calls have been
+seen to take PoCL longer. The time of the calling thread is measured. The driver is measured by a C program (enqueue.c)
+with the graph's kernels: without changes, and with the first launch held by a user event, as the backend defers short
 launches with PoCL. The quickest tenth of the rounds is compared: in others the driver's threads, or other processes,
 take caches and locks.
 """
@@ -24,7 +24,7 @@ from benchmarks.opencl import OpenCLError
 
 KERNELS = 200
 ROUNDS = 200
-# Most that a replay may take of the host, over the driver's own time with the first launch held back.
+# The greatest ratio of a replay's host time to the driver's time with the first launch held back.
 MOST = 1.3
 
 
@@ -51,10 +51,10 @@ def _chain(x: torch.Tensor) -> torch.Tensor:
 
 
 def run() -> int:
-    """Measure, and print microseconds a kernel.
+    """Measure, and print microseconds per kernel.
 
     Returns:
-        The exit code: 1 where a replay takes longer than it may.
+        The exit code: 1 if a replay's ratio is over the limit.
     """
     x = torch.zeros(4, device="opencl")
     _chain(x)
@@ -76,18 +76,16 @@ def run() -> int:
         }
         times: dict[str, list[float]] = {case: [] for case in cases}
         for _ in range(ROUNDS):
-            # In any order: each finds the memory as the one before has left it.
+            # In random order, because each affects the caches of the next one.
             for case, measure in random.sample(list(cases.items()), len(cases)):
                 times[case].append(measure() / KERNELS)
     times["eager"] = [_time(lambda: _chain(x)) / KERNELS for _ in range(ROUNDS)]
-    print(
-        f"{torch.opencl.get_device_name()}, microseconds of the host for a kernel, {ROUNDS} rounds: median, quick tenth"
-    )
+    print(f"{torch.opencl.get_device_name()}, host microseconds per kernel, {ROUNDS} rounds: median, quick tenth")
     quick = {case: sorted(found)[ROUNDS // 10] for case, found in times.items()}
     for case, found in times.items():
         print(f"{case:20} {statistics.median(found):6.2f} {quick[case]:6.2f}")
     held, plain = (quick["replay"] / quick[case] for case in ("driver, held back", "driver"))
-    print(f"replay over the driver, quick tenths: {held:.2f} (at most {MOST}); over the driver as it is: {plain:.2f}")
+    print(f"replay over the driver, quick tenths: {held:.2f} (at most {MOST}); over the driver unheld: {plain:.2f}")
     return int(held > MOST)
 
 

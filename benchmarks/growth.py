@@ -1,4 +1,4 @@
-"""Time against size: where a unit of work costs much more than at the next smaller size, something is amiss."""
+"""Time by size: if a unit of work costs much more than at the next smaller size, a kernel may be at fault."""
 
 import json
 import statistics
@@ -16,7 +16,7 @@ from benchmarks.report import RESULTS, describe, seconds_text
 ROUNDS = 5
 CLIFF = 2.0
 ROW = 1024
-# Odd sizes too: they are where remainders are.
+# Odd sizes as well, which have remainders.
 SIZES = [size + odd for size in (1 << power for power in range(0, 27, 2)) for odd in (0, 1)]
 ORDERS = [order + odd for order in (16, 32, 64, 128, 256, 512, 1024, 2048) for odd in (-1, 0, 1)] + [4096]
 
@@ -26,7 +26,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "sum": torch.sum,
     "softmax": lambda x: x.softmax(0) if len(x) < ROW else x[: len(x) // ROW * ROW].view(-1, ROW).softmax(1),
 }
-# Sizes, and seconds that a unit of work takes.
+# Sizes, and seconds per unit of work.
 Curve = list[tuple[int, float]]
 
 
@@ -37,7 +37,7 @@ def run(device_name: str) -> int:
         device_name: the device to compare with the CPU.
 
     Returns:
-        The exit code, 0: where the machine's caches end there is a cliff for everybody.
+        The exit code, always 0: every backend has a cliff at the size of the machine's caches.
     """
     device = torch.device(device_name)
     torch.set_num_threads(torch.opencl.get_device_properties(device).compute_units)
@@ -56,13 +56,13 @@ def run(device_name: str) -> int:
 
 
 def cliffs(curve: Sequence[tuple[int, float]]) -> list[tuple[int, int, float]]:
-    """Return the neighbours of which the larger takes more than twice as long for a unit of work.
+    """Return adjacent sizes of which the larger takes more than twice as long per unit of work.
 
     Args:
-        curve: sizes in rising order, and seconds a unit.
+        curve: sizes in ascending order, and seconds per unit.
 
     Returns:
-        The smaller size, the larger one, and how many times as long it takes.
+        The smaller size, the larger one, and the ratio of their times per unit.
     """
     return [
         (small, large, after / before) for (small, before), (large, after) in pairwise(curve) if after > CLIFF * before
@@ -96,7 +96,7 @@ def _matmul(order: int, device: torch.device) -> Work:
 def _both(
     name: str, device: torch.device, sizes: Sequence[int], power: int, build: Callable[[int, torch.device], Work]
 ) -> tuple[Curve, Curve]:
-    """Return the curves of the CPU and of the device, for units of which there are size ** power."""
+    """Return the curves of the CPU and of the device; there are size ** power units of work."""
     print(f"\n{name:<10} {'CPU':>9} {'device':>9} {'ratio':>6}")
     curves: tuple[Curve, Curve] = ([], [])
     for size in sizes:
@@ -117,7 +117,7 @@ def _save(axis: str, curves: dict[str, tuple[Curve, Curve]], device: torch.devic
     path = RESULTS / f"growth-{axis}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}.json"
     path.write_text(json.dumps({"device": describe(device), "curves": curves}) + "\n")
     sides = {f"{name}{side}": curve for name in curves for side, curve in zip((", CPU", ""), curves[name], strict=True)}
-    from benchmarks.plot import plot_growth  # noqa: PLC0415 - matplotlib is there for pictures alone
+    from benchmarks.plot import plot_growth  # noqa: PLC0415 - matplotlib is only needed for plots
 
     plot_growth(sides, axis, path.with_suffix(".png"))
     print(f"\nFigures: {path}\nPlot:    {path.with_suffix('.png')}")

@@ -1,4 +1,4 @@
-"""Random numbers, the same on every device."""
+"""Random inputs, the same on every device."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -23,7 +23,7 @@ def _numbers(kind: str, dtype: torch.dtype, index: int, shape: tuple[int, ...]) 
     if kind == "mask" or dtype == torch.bool:
         return torch.rand(shape, generator=generator) < 0.5
     if not dtype.is_floating_point:
-        # Neither 0, which nothing divides, nor so large that products wrap.
+        # Neither 0, for divisions, nor so large that products wrap.
         return torch.randint(1, 100, shape, generator=generator).to(dtype)
     if kind == "normal":
         return torch.randn(shape, generator=generator).to(dtype)
@@ -33,14 +33,14 @@ def _numbers(kind: str, dtype: torch.dtype, index: int, shape: tuple[int, ...]) 
 def random(
     device: torch.device, *shape: int, dtype: torch.dtype = torch.float32, kind: str = "normal", index: int = 0
 ) -> torch.Tensor:
-    """Return random numbers, which are the caller's to overwrite.
+    """Return random values, which the caller may overwrite.
 
     Args:
-        device: where they are wanted.
-        shape: the tensor's shape.
-        dtype: its dtype. Integers are from 1 to 99.
-        kind: "normal", "positive" (from 0.5 to 1.5) or "mask" (bool, whatever the dtype).
-        index: which of the sequences of such numbers; operands of the same work take different ones.
+        device: of the tensor.
+        shape: of the tensor.
+        dtype: of the tensor. Integers are from 1 to 99.
+        kind: "normal", "positive" (from 0.5 to 1.5) or "mask" (bool for any dtype).
+        index: the index of the sequence of such values; operands of the same work use different ones.
 
     Returns:
         A dense tensor.
@@ -65,7 +65,7 @@ def backward(
 
     Args:
         function: the function.
-        operands: what it is applied to.
+        operands: its arguments.
         wanted: the operands whose gradients are computed, all by default.
     """
     wanted = range(len(operands)) if wanted is None else wanted

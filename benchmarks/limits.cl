@@ -1,14 +1,14 @@
-// Limits of the device, as an OpenCL program sees them: bytes to and from memory, and multiply-adds from registers.
+// Limits of the device for an OpenCL program: bytes to and from memory, and multiply-adds from registers.
 //
-// Each work-group has a slice of the vectors, whose items take turns in it. On a CPU a group has one item, which then
-// walks through neighbouring addresses, as the prefetcher likes it; a GPU's groups have many, whose accesses coalesce.
+// Each work-group has a slice of the vectors, which its items access in turns. On a CPU a group has one item, which
+// walks through neighbouring addresses, as suits the prefetcher; a GPU's groups have many, whose accesses coalesce.
 
 #define EACH(i, count)                                                            \
   const size_t slice = ((count) + get_num_groups(0) - 1) / get_num_groups(0);     \
   const size_t end = min(((size_t)get_group_id(0) + 1) * slice, (size_t)(count)); \
   for (size_t i = get_group_id(0) * slice + get_local_id(0); i < end; i += get_local_size(0))
 
-// Bytes that an item moves at a time: a line of a CPU's cache; on GPUs so much that neighbouring items read neighbours.
+// Bytes that an item moves at a time: a cache line on CPUs; on GPUs few enough that neighbouring items read neighbours.
 #define ADD_LANES_2(v) (v.s0 + v.s1)
 #define ADD_LANES_4(v) (ADD_LANES_2(v.lo) + ADD_LANES_2(v.hi))
 #define ADD_LANES_8(v) (ADD_LANES_4(v.lo) + ADD_LANES_4(v.hi))
@@ -26,8 +26,8 @@
 #endif
 
 kernel void sum(global const FLOATS *a, global float *result, ulong count) {
-  // Four at a time: with one sum the additions would wait for each other. A quarter of all lies between the four, and
-  // not one vector, so that items stay neighbours.
+  // Four sums at a time: with one, the additions would wait for each other. The four vectors are `quarter` apart, so
+  // that items access neighbours.
   const ulong quarter = count / 4;
   FLOATS s0 = 0, s1 = 0, s2 = 0, s3 = 0;
   EACH(i, quarter) {
@@ -48,7 +48,7 @@ kernel void triad(global const FLOATS *a, global const FLOATS *b, global FLOATS 
   EACH(i, count) c[i] = a[i] + 1.5f * b[i];
 }
 
-// Twelve chains: two units, each with a latency of four or five, are kept busy, and 32 vector registers suffice.
+// Twelve chains keep two units busy, each with a latency of four or five, and fit 32 vector registers.
 #define DEFINE_FMA(name, T, V, add_lanes)                                                                             \
   kernel void name(global T *result, T factor, T term, uint rounds) {                                                 \
     const V f = factor, t = term;                                                                                     \

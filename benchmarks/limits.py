@@ -1,4 +1,4 @@
-"""The device's limits: how fast an OpenCL kernel that does nothing else moves bytes, and multiplies and adds."""
+"""The device's limits: the speed of OpenCL kernels that only move bytes, or only multiply and add."""
 
 import time
 from ctypes import _SimpleCData, c_double, c_float, c_uint32, c_uint64, c_void_p
@@ -9,30 +9,30 @@ import torch
 from benchmarks.opencl import Device, Loader, Queue
 
 SOURCE = Path(__file__).with_name("limits.cl")
-# Of limits.cl: what an item moves at a time. Items of a GPU are neighbours in memory if that is 16.
+# For limits.cl: the bytes that an item moves at a time. With 16, items on GPUs access neighbours in memory.
 VECTOR_BYTES = {"cpu": 64, "gpu": 16}
-# Of limits.cl: twelve chains of such vectors, a multiplication and an addition each.
+# In limits.cl: twelve chains of such vectors, with a multiplication and an addition each.
 CHAINS = 12
-# Devices differ a thousandfold in what a round takes: the first launch says how many a launch of LEAST_SECONDS has.
+# Devices differ a thousandfold in the time of a round: the first launch shows how many rounds take LEAST_SECONDS.
 FEWEST_ROUNDS, MOST_ROUNDS = 500, 1 << 24
-# The limit is what the device reaches, and not what others who use it leave: beside other programs, launches one after
-# another have had 70 to 304 GFLOP/s on two cores with AVX-512, whatever the groups and the rounds.
+# The limit is the device's, not the share that other programs leave: while these ran, successive launches had 70 to 304
+# GFLOP/s on two cores with AVX-512, for any groups and rounds. So the best of several attempts counts.
 ATTEMPTS = 3
 # Shorter launches would measure the enqueueing.
 SMALLEST_BYTES = 1 << 20
-# The clock's and the scheduler's part shows in less, and waiting for the end of few launches does on a GPU.
+# In less time the clock and the scheduler show; with fewer launches, the wait for their end on a GPU.
 LEAST_SECONDS, LAUNCHES = 0.005, 2
-# More than the caches of any device: what is larger runs at the same speed.
+# More than the caches of any device: larger transfers have the same speed.
 LARGEST_BYTES = 1 << 29
-# (work-groups for each compute unit, their size)
+# (work-groups per compute unit, their size)
 GROUPS = {"cpu": (8, 1), "gpu": (32, 64)}
 
 
 class Limits:
-    """Measures an OpenCL device through its driver alone, with no code of the backend in between.
+    """Measures an OpenCL device through its driver alone, without code of the backend.
 
     Args:
-        device: the device of the backend; the same one is looked up by its name.
+        device: the device in the backend; the driver's device is found by name.
 
     Attributes:
         cache_bytes: the size of the device's largest cache.
@@ -53,16 +53,16 @@ class Limits:
         self.cache_bytes = found.properties()["cache_bytes"]
 
     def memory_seconds(self, read: int, written: int) -> float:
-        """Measure how long moving so many bytes takes once, from and to places that are as large.
+        """Measure the time to move this many bytes, from and to buffers of that size.
 
-        What fits into a cache is so compared with a kernel whose data fit as well.
+        Work that fits into a cache is thus compared with a kernel whose data fit as well.
 
         Args:
             read: bytes read.
             written: bytes written.
 
         Returns:
-            Seconds that a kernel which only reads, copies, or adds two vectors takes, whichever is most alike.
+            Seconds of a kernel that only reads, copies, or adds two vectors, whichever is most similar.
         """
         if written * 8 < read:
             name, buffers = "sum", 1
@@ -79,13 +79,13 @@ class Limits:
         return seconds * (read + written) / (count * self._vector_bytes * buffers)
 
     def flops(self, dtype: torch.dtype = torch.float32) -> float:
-        """Measure the operations a second of a kernel that only multiplies and adds.
+        """Measure the operations per second of a kernel that only multiplies and adds.
 
         Args:
-            dtype: ``torch.float64``, or any other, which is computed in float32.
+            dtype: ``torch.float64``; any other dtype is computed in float32.
 
         Returns:
-            Multiplications and additions a second.
+            Multiplications and additions per second.
         """
         name, scalar, size = ("fma_double", c_double, 8) if dtype == torch.float64 else ("fma_float", c_float, 4)
         each = 2 * CHAINS * (self._vector_bytes // size) * self._items
@@ -117,7 +117,7 @@ class Limits:
         return time.perf_counter() - start
 
     def _buffer(self, index: int, count: int) -> c_void_p:
-        """Return the operand of that index, with room for so many vectors of random numbers."""
+        """Return the operand of that index, with at least `count` vectors of random values."""
         size = count * self._vector_bytes
         buffer, has = self._operands.get(index, (None, 0))
         if has < size:
@@ -134,4 +134,4 @@ def _find(platform: str, name: str) -> Device:
         for device in devices:
             if (found, device.name) == (platform, name):
                 return device
-    raise LookupError(f"OpenCL does not list {name} of {platform}: is the backend's loader another one?")
+    raise LookupError(f"OpenCL does not list {name} of {platform}: does the backend use another loader?")

@@ -14,12 +14,12 @@ from benchmarks.eager import EagerProcess
 from benchmarks.limits import Limits
 
 ROUNDS = 5
-# Elements: the comparison makes several temporaries, which stay in a cache and cost no page faults.
+# Elements per comparison, which makes several temporaries: this many stay in a cache and cost no page faults.
 CHECKED_AT_ONCE = 1 << 18
 
 
 class WrongResult(Exception):
-    """The device computes something else than the CPU."""
+    """The device's result differs from the CPU's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +30,14 @@ class Row:
         group: the case's group.
         name: the case's name.
         cpu: seconds of a call on the CPU, in each round.
-        device: the same on the device.
-        limit: what the device needs at least, in each round: the longer of moving the bytes and of doing the
-            operations; empty where neither is known.
+        device: seconds of a call on the device, in each round.
+        limit: the least seconds that the device needs, in each round: the longer of moving the bytes and of doing the
+            operations; empty if neither is known.
         bound: "memory", "cache" (memory, but all of it fits into a cache) or "arithmetic"; empty without a limit.
-        share: the least share of the limit that is asked for, None for the group's.
-        eager: seconds on the device in each round in a process that waits for every specialised program; empty where
-            the rest was measured so.
-        fallbacks: operators that ran on the CPU for want of a kernel.
+        share: the required share of the limit, None for the group's.
+        eager: seconds on the device in each round in a process that waits for every specialised program; empty if
+            this process does so.
+        fallbacks: operators that ran on the CPU because they lack a kernel.
     """
 
     group: str
@@ -52,24 +52,24 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times as fast as the CPU: the median of the rounds, in each of which both had the same machine."""
+        """The speedup over the CPU: the median of the rounds, in each of which both ran under the same conditions."""
         return statistics.median(cpu / device for cpu, device in zip(self.cpu, self.device, strict=True))
 
     @property
     def eager_ratio(self) -> float | None:
-        """The same in eager mode, or None where that was not measured."""
+        """The speedup over the CPU in eager mode, or None if that was not measured."""
         pairs = zip(self.cpu, self.eager, strict=False)
         return statistics.median([cpu / eager for cpu, eager in pairs]) if self.eager else None
 
     @property
     def over_eager(self) -> float | None:
-        """How many times as long as in eager mode it takes, or None where that was not measured."""
+        """The time divided by that in eager mode, or None if that was not measured."""
         pairs = zip(self.device, self.eager, strict=False)
         return statistics.median([device / eager for device, eager in pairs]) if self.eager else None
 
     @property
     def limit_share(self) -> float | None:
-        """The part of the device's limit that is reached, or None without a limit."""
+        """The share of the device's limit that is reached, or None without a limit."""
         pairs = zip(self.limit, self.device, strict=False)
         return statistics.median([limit / device for limit, device in pairs]) if self.limit else None
 
@@ -78,10 +78,10 @@ def measure(case: Case, device: torch.device, limits: Limits, eager: EagerProces
     """Measure a case.
 
     Args:
-        case: what to measure.
+        case: the case.
         device: the device to compare with the CPU.
-        limits: measures the same device's limits.
-        eager: measures the same row in eager mode. It goes first, so that this process finds on disk what it needs.
+        limits: measures the device's limits.
+        eager: measures the row in eager mode. It goes first, so that this process finds its programs on disk.
 
     Returns:
         The measurements.
@@ -110,7 +110,7 @@ def measure(case: Case, device: torch.device, limits: Limits, eager: EagerProces
         seconds[CPU].append(measure_round(CPU))
         for figures, measure_mode in modes:
             figures.append(measure_mode())
-        # In turns: the second finds the cores awake that the first has woken.
+        # The order alternates, because the first mode wakes the cores for the second.
         modes.reverse()
         if limit:
             limit_seconds.append(limit() / works[device].calls)
@@ -128,20 +128,20 @@ def measure(case: Case, device: torch.device, limits: Limits, eager: EagerProces
 
 
 def build(case: Case, device: torch.device) -> Work:
-    """Prepare a case's work on a device, from the same random numbers as on any other."""
+    """Prepare a case's work on a device, with the same random inputs as on any other."""
     torch.manual_seed(0)
     return case.build(device)
 
 
 def check(actual: Result, expected: Result, tolerance: float | None) -> None:
-    """Compare results; raises WrongResult where they differ by more than a case's tolerance."""
+    """Compare results; raise WrongResult if they differ by more than a case's tolerance."""
     actual, expected = ([value] if isinstance(value, torch.Tensor) else list(value) for value in (actual, expected))
     for ours, theirs in zip(actual, expected, strict=True):
         keywords = {}
         if tolerance is not None and theirs.is_floating_point():
             keywords = {"rtol": 0, "atol": tolerance * theirs.abs().max().item()}
         if ours.shape != theirs.shape:
-            raise WrongResult(f"The shape is {tuple(ours.shape)}, and {tuple(theirs.shape)} on the CPU")
+            raise WrongResult(f"The shape is {tuple(ours.shape)}, but {tuple(theirs.shape)} on the CPU")
         for pair in zip(*(result.cpu().flatten().split(CHECKED_AT_ONCE) for result in (ours, theirs)), strict=True):
             try:
                 torch.testing.assert_close(*pair, **keywords)
@@ -150,7 +150,7 @@ def check(actual: Result, expected: Result, tolerance: float | None) -> None:
 
 
 def moved(work: Work, result: Result) -> tuple[int, int]:
-    """Return how many bytes work reads and writes, 0 and 0 where nobody has counted."""
+    """Return how many bytes work reads and writes, 0 and 0 if they are not counted."""
     results = [result] if isinstance(result, torch.Tensor) else list(result)
     return (0, 0) if work.reads is None else tuple(sum(map(_bytes, part)) for part in (work.reads, results))
 
@@ -161,7 +161,7 @@ def operations_of(work: Work) -> float:
 
 
 def limit_of(work: Work, result: Result, limits: Limits) -> tuple[Callable[[], float] | None, str]:
-    """Return how to measure the seconds that the work takes at least, and what binds it."""
+    """Return a function that measures the least seconds for the work, and the name of the limit."""
     read, written = moved(work, result)
     operations = operations_of(work)
     dtype = (result if isinstance(result, torch.Tensor) else next(iter(result))).dtype
@@ -180,14 +180,14 @@ def limit_of(work: Work, result: Result, limits: Limits) -> tuple[Callable[[], f
 
 
 def _count_flops(work: Work) -> int:
-    # Not of the run whose result is compared: counting takes some operators apart, which then round in between.
+    # A separate run: counting decomposes some operators, which then round in between.
     with FlopCounterMode(display=False) as counter:
         work.run()
     return counter.get_total_flops()
 
 
 def _bytes(tensor: torch.Tensor) -> int:
-    """Return how many bytes a tensor has in memory, where expanded dimensions take none."""
+    """Return how many bytes a tensor has in memory; expanded dimensions take none."""
     elements = 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         elements *= size if stride else 1

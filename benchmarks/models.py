@@ -1,4 +1,4 @@
-"""The networks that the whole-model rows measure, in plain ``torch.nn``."""
+"""The networks of the whole-model rows, in plain ``torch.nn``."""
 
 import torch
 from torch import nn
@@ -6,7 +6,7 @@ from torch.nn import functional
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut, as in ResNet-18.
+    """Two 3x3 convolutions with a shortcut, as in ResNet-18.
 
     Args:
         inputs: channels in.
@@ -118,7 +118,7 @@ def digits_cnn() -> nn.Module:
 
 
 class DecoderLayer(nn.Module):
-    """Causal attention and a feed-forward part, each after a layer norm and beside a shortcut.
+    """Causal attention and a feed-forward part, each with a layer norm before it and a shortcut.
 
     Args:
         width: features of a token.
@@ -148,10 +148,10 @@ class Decoder(nn.Module):
     """A language model with the layers of the smallest GPT-2.
 
     Args:
-        vocabulary: how many tokens there are.
-        tokens: the longest text.
+        vocabulary: the number of different tokens.
+        tokens: the length of the longest text.
         width: features of a token.
-        layers: how many.
+        layers: the number of layers.
         heads: of each layer's attention.
     """
 
@@ -173,10 +173,10 @@ class TextLSTM(nn.Module):
     """An LSTM that classifies texts by its last output.
 
     Args:
-        vocabulary: how many tokens there are.
+        vocabulary: the number of different tokens.
         width: of the embedding and of the LSTM's state.
         layers: of the LSTM.
-        classes: how many.
+        classes: the number of classes.
     """
 
     def __init__(self, vocabulary: int = 10000, width: int = 256, layers: int = 2, classes: int = 10) -> None:

@@ -1,6 +1,6 @@
-"""The few calls of OpenCL that measuring a device needs, through ctypes: no code of the backend is in between.
+"""The OpenCL calls that are needed to measure a device, through ctypes and without code of the backend.
 
-Nothing but a loader (``libOpenCL.so.1``) has to be installed for it.
+Only a loader (``libOpenCL.so.1``) has to be installed.
 """
 
 import ctypes
@@ -33,12 +33,12 @@ NUMBERS = {
     "host_unified_memory": (0x1035, c_uint32),
 }
 TYPE, EXTENSIONS, PLATFORM = 0x1000, 0x1030, 0x1031
-# A kernel's argument: the handle of a buffer, or a number as C has it.
+# A kernel's argument: the handle of a buffer, or a C scalar.
 Argument = ctypes._SimpleCData
 
 
 class OpenCLError(RuntimeError):
-    """A call of OpenCL has failed, or there is no OpenCL."""
+    """An OpenCL call has failed, or there is no OpenCL."""
 
 
 def _check(code: int, name: str, accepted: Sequence[int] = ()) -> int:
@@ -61,11 +61,11 @@ class Loader:
             raise OpenCLError(str(error)) from error
 
     def call(self, name: str, *arguments: object, accepted: Sequence[int] = ()) -> int:
-        """Call a function that returns an error code; raises OpenCLError for those that are not accepted."""
+        """Call a function that returns an error code; raise OpenCLError for codes that are not accepted."""
         return _check(getattr(self._library, name)(*arguments), name, accepted)
 
     def create(self, name: str, *arguments: object) -> c_void_p:
-        """Call a function that returns an object, and its error code through the last argument."""
+        """Call a function that returns an object, and an error code through its last argument."""
         function, code = getattr(self._library, name), c_int32()
         function.restype = c_void_p
         made = function(*arguments, byref(code))
@@ -73,7 +73,7 @@ class Loader:
         return c_void_p(made)
 
     def text(self, name: str, *which: object) -> str:
-        """Ask a function of the clGet...Info kind for a text."""
+        """Get a string from a clGet...Info function."""
         size = c_size_t()
         self.call(name, *which, c_size_t(0), None, byref(size))
         text = ctypes.create_string_buffer(size.value)
@@ -81,7 +81,7 @@ class Loader:
         return text.value.decode(errors="replace").strip()
 
     def handles(self, name: str, *which: object) -> list[c_void_p]:
-        """Ask clGetPlatformIDs or clGetDeviceIDs for all that there are."""
+        """Get all handles from clGetPlatformIDs or clGetDeviceIDs."""
         count = c_uint32()
         if self.call(name, *which, c_uint32(0), None, byref(count), accepted=NOT_FOUND):
             return []
@@ -113,7 +113,7 @@ class Device:
         self.loader, self.handle = loader, handle
 
     def text(self, what: int) -> str:
-        """Return a property that is a text."""
+        """Return a property that is a string."""
         return self.loader.text("clGetDeviceInfo", self.handle, c_uint32(what))
 
     def number(self, what: int, kind: Callable[[], Argument]) -> int:
@@ -130,7 +130,7 @@ class Device:
         return self.text(TEXTS["name"])
 
     def properties(self) -> dict[str, object]:
-        """Return what the driver says of the device, as plain values; of what it does not answer, the error."""
+        """Return the device's properties as plain values; the error for a property that the driver does not report."""
         found: dict[str, object] = {"type": TYPES.get(self.number(TYPE, c_uint64) & 0b1110, "custom")}
         for name, what in TEXTS.items():
             found[name] = self.text(what)
@@ -157,7 +157,7 @@ class Queue:
         self._queue = self._loader.create("clCreateCommandQueue", self._context, device.handle, c_uint64(0))
 
     def build(self, source: str, options: str = "") -> c_void_p:
-        """Compile a program; raises OpenCLError with the compiler's words where it fails."""
+        """Compile a program; raise OpenCLError with the compiler's log if it fails."""
         text = c_char_p(source.encode())
         program = self._loader.create("clCreateProgramWithSource", self._context, c_uint32(1), byref(text), None)
         handles = (c_void_p * 1)(self._device.handle)
@@ -177,23 +177,23 @@ class Queue:
 
         Args:
             size: its bytes.
-            contents: the address of as many bytes on the host that are copied into it.
+            contents: the host address of the bytes to copy into it.
         """
         flags = READ_WRITE | (COPY_HOST_PTR if contents else 0)
         return self._loader.create("clCreateBuffer", self._context, c_uint64(flags), c_size_t(size), c_void_p(contents))
 
     def release(self, buffer: c_void_p) -> None:
-        """Give a buffer back."""
+        """Release a buffer."""
         self._loader.call("clReleaseMemObject", buffer)
 
     def set_arguments(self, kernel: c_void_p, arguments: Sequence[Argument]) -> None:
-        """Set a kernel's arguments: buffers, and numbers of ctypes."""
+        """Set a kernel's arguments: buffers and ctypes scalars."""
         for index, value in enumerate(arguments):
             size = c_size_t(ctypes.sizeof(value))
             self._loader.call("clSetKernelArg", kernel, c_uint32(index), size, byref(value))
 
     def launch(self, kernel: c_void_p, items: int, group: int) -> None:
-        """Enqueue a kernel of so many items, in groups of a size."""
+        """Enqueue a kernel with a number of work-items, in groups of a size."""
         sizes = POINTER(c_size_t)(c_size_t(items)), POINTER(c_size_t)(c_size_t(group))
         self._loader.call(
             "clEnqueueNDRangeKernel", self._queue, kernel, c_uint32(1), None, *sizes, c_uint32(0), None, None

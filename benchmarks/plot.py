@@ -1,11 +1,11 @@
-"""Pictures of what was measured."""
+"""Plots of measurements."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
 
-# No display is needed, or there.
+# Works without a display.
 mpl.use("agg")
 from matplotlib import pyplot
 
@@ -19,8 +19,8 @@ def plot_ratios(rows: Sequence[Row], path: Path) -> None:
     """Draw every row's ratio as a dot in the line of its group, and the groups' means.
 
     Args:
-        rows: what was measured.
-        path: the picture to write; its suffix says in which format.
+        rows: the measurements.
+        path: the image to write; its suffix selects the format.
     """
     found = groups(rows)[::-1]
     figure, axes = pyplot.subplots(figsize=(9, 1 + 0.4 * len(found)), layout="constrained")
@@ -42,9 +42,9 @@ def plot_growth(curves: Mapping[str, Sequence[tuple[int, float]]], axis: str, pa
     """Draw the time of a unit of work against the size.
 
     Args:
-        curves: for each name, sizes and seconds a unit.
-        axis: what the sizes are.
-        path: the picture to write.
+        curves: for each name, sizes and seconds per unit.
+        axis: the label of the sizes.
+        path: the image to write.
     """
     figure, axes = pyplot.subplots(figsize=(9, 6), layout="constrained")
     for name, points in curves.items():
@@ -52,7 +52,7 @@ def plot_growth(curves: Mapping[str, Sequence[tuple[int, float]]], axis: str, pa
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xlabel(axis)
-    axes.set_ylabel("seconds a unit")
+    axes.set_ylabel("seconds per unit")
     axes.legend()
     figure.savefig(path, dpi=120)
     pyplot.close(figure)

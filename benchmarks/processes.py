@@ -1,7 +1,7 @@
-"""Throughput of DistributedDataParallel in two processes against training in one, each process on a core of its own.
+"""Throughput of DistributedDataParallel in two processes compared with one, each process on a separate core.
 
-python -m benchmarks.processes prints images a second of ResNet-18 on 3x64x64, with 8 images a process, on the device
-and on the CPU. Runs of one and of two processes take turns; the medians of the rounds count.
+python -m benchmarks.processes prints images per second of ResNet-18 on 3x64x64, with 8 images per process, on the
+device and on the CPU. Runs of one and of two processes alternate; the results are medians of the rounds.
 """
 
 import os
@@ -24,7 +24,7 @@ STEPS = 10
 
 
 def train(rank: int, processes: int, device: str, store: str) -> float:
-    """Return images a second of all processes together, on process 0."""
+    """Return images per second of all processes together, on process 0."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = resnet18().to(device)
@@ -39,7 +39,7 @@ def train(rank: int, processes: int, device: str, store: str) -> float:
         cross_entropy(model(images), labels).backward()
         optimizer.step()
 
-    # The same number in all processes; kernels that are still built then are stored for the next round.
+    # All processes need the same number of steps; kernels that are built later are stored for the next round.
     for _ in range(8):
         step()
     if device == "opencl":
@@ -55,7 +55,7 @@ def train(rank: int, processes: int, device: str, store: str) -> float:
 
 
 def measure(processes: int, device: str) -> float:
-    """Run that many processes, and return their images a second."""
+    """Run that many processes, and return their images per second."""
     store = tempfile.mktemp()
     environment = {**os.environ, "POCL_MAX_PTHREAD_COUNT": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.processes"]
@@ -69,7 +69,7 @@ def measure(processes: int, device: str) -> float:
 
 
 def main() -> None:
-    """Measure, or be one of the measured processes."""
+    """Measure, or run as one of the measured processes."""
     if len(sys.argv) > 1:
         rank, processes, device, store = sys.argv[1:]
         print(train(int(rank), int(processes), device, store))

@@ -1,4 +1,4 @@
-"""Networks that eager mode composes of many small operators, in plain ``torch.nn``: what a compiler gains most by."""
+"""Networks of many small operators in eager mode, in plain ``torch.nn``, for which a compiler gains most."""
 
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ from benchmarks.models import DecoderLayer
 
 
 class RotaryLayer(nn.Module):
-    """Causal attention with rotary positions, and SwiGLU, each after an RMS norm and beside a shortcut, as in LLaMA.
+    """Causal attention with rotary positions, and SwiGLU, each with an RMS norm before it and a shortcut, as in LLaMA.
 
     Args:
         width: features of a token.
@@ -36,7 +36,7 @@ class RotaryLayer(nn.Module):
 
 
 def _turned(x: torch.Tensor) -> torch.Tensor:
-    """Return each pair of halves turned by a right angle."""
+    """Return each pair of halves rotated by a right angle."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat((-second, first), dim=-1)
 
@@ -45,11 +45,11 @@ class RotaryDecoder(nn.Module):
     """A language model of such layers.
 
     Args:
-        vocabulary: how many tokens there are.
+        vocabulary: the number of different tokens.
         width: features of a token.
-        layers: how many.
+        layers: the number of layers.
         heads: of each layer's attention.
-        tokens: the longest text.
+        tokens: the length of the longest text.
     """
 
     def __init__(self, vocabulary: int, width: int = 256, layers: int = 2, heads: int = 4, tokens: int = 128) -> None:
@@ -72,7 +72,7 @@ class RotaryDecoder(nn.Module):
 
 
 class ConvNeXtBlock(nn.Module):
-    """A depthwise 7x7 convolution, and a feed-forward part over channels, beside a shortcut, as in ConvNeXt.
+    """A depthwise 7x7 convolution and a feed-forward part over channels, with a shortcut, as in ConvNeXt.
 
     Args:
         width: channels.
@@ -108,7 +108,7 @@ def convnext(widths: tuple[int, ...] = (48, 96, 192, 384), depths: tuple[int, ..
 
 
 class FullLayer(DecoderLayer):
-    """A transformer's layer in which each token sees all."""
+    """A transformer layer without a causal mask."""
 
     is_causal = False
 
@@ -118,9 +118,9 @@ class VisionTransformer(nn.Module):
 
     Args:
         width: features of a patch.
-        layers: how many.
+        layers: the number of layers.
         heads: of each layer's attention.
-        size: of the images' sides, in pixels.
+        size: the side of the images, in pixels.
     """
 
     def __init__(self, width: int = 192, layers: int = 6, heads: int = 3, size: int = 224) -> None:
@@ -137,7 +137,7 @@ class VisionTransformer(nn.Module):
 
 
 class GatedConvolution(nn.Module):
-    """A dilated convolution whose output is gated, beside a shortcut, as in WaveNet.
+    """A dilated convolution with a gated output and a shortcut, as in WaveNet.
 
     Args:
         width: channels.
@@ -161,8 +161,8 @@ class AudioNet(nn.Module):
 
     Args:
         width: channels.
-        layers: how many, whose dilations grow by powers of two.
-        classes: how many.
+        layers: the number of layers, whose dilations are powers of two.
+        classes: the number of classes.
     """
 
     def __init__(self, width: int = 64, layers: int = 6, classes: int = 40) -> None:

@@ -1,4 +1,4 @@
-"""Prints rows and their summary, and keeps them."""
+"""Prints rows and their summary, and saves them."""
 
 import json
 import os
@@ -16,19 +16,19 @@ from benchmarks.summary import groups, shortfall
 
 RESULTS = Path(__file__).parent / "results"
 HEADER = f"{'row':<44} {'CPU':>9} {'device':>9} {'ratio':>6} {'eager':>6} {'limit':>13}  {'spread':>9}"
-# Kept with the figures that they come from.
+# Properties that are saved together with the measurements.
 DERIVED = ("ratio", "eager_ratio", "over_eager", "limit_share")
-# Rows that take this many times as long as in eager mode are named.
+# Rows that take more than this many times as long as in eager mode are listed.
 MOST_OVER_EAGER = 1.05
 
 
 def print_header(group: str) -> None:
-    """Print what stands above a group's rows."""
+    """Print the header of a group's rows."""
     print(f"\n{group}\n{HEADER}")
 
 
 def print_row(row: Row) -> None:
-    """Print a row: medians, the ratio, eager mode's, the limit's share, the spread of both sides, and what is short."""
+    """Print a row: medians, the ratio, eager mode's, the limit's share, the spread of both sides, missed targets."""
     limit = f"{row.limit_share:4.0%} {row.bound:<8}" if row.limit_share is not None else " " * 13
     short, fallbacks = shortfall(row), " ".join(row.fallbacks)
     notes = f"{f'  SHORT: {short}' if short else ''}{f'  on the CPU: {fallbacks}' if fallbacks else ''}"
@@ -41,7 +41,7 @@ def print_row(row: Row) -> None:
 
 
 def print_summary(rows: Sequence[Row]) -> None:
-    """Print each group against its target, and then the rows below theirs, the slowest first."""
+    """Print each group with its target, then the rows below their targets, the slowest first."""
     print(f"\n{'group':<14} {'rows':>4} {'mean':>6} {'eager':>6} {'asked':>6}  {'worst':>6} {'asked':>6}  {'short':>5}")
     for group in groups(rows):
         target, short = group.target, sum(bool(shortfall(row)) for row in group.rows)
@@ -59,7 +59,7 @@ def print_summary(rows: Sequence[Row]) -> None:
 
 
 def _print_over_eager(rows: Sequence[Row]) -> None:
-    """Say how the rows compare with eager mode, if that was measured, and name those that are slower."""
+    """Print the comparison with eager mode, if that was measured, and the rows that are slower."""
     both = sorted((row for row in rows if row.eager), key=lambda row: row.over_eager, reverse=True)
     if not both:
         return
@@ -71,11 +71,11 @@ def _print_over_eager(rows: Sequence[Row]) -> None:
 
 
 def save(rows: Sequence[Row], device: torch.device) -> Path:
-    """Write rows and what they were measured on to benchmarks/results.
+    """Write rows and a description of the device to benchmarks/results.
 
     Args:
-        rows: what was measured.
-        device: where.
+        rows: the measurements.
+        device: the measured device.
 
     Returns:
         The file.
@@ -98,23 +98,23 @@ def save(rows: Sequence[Row], device: torch.device) -> Path:
 
 
 def record_of(row: Row) -> dict[str, object]:
-    """Return a row as plain values, with what follows from them."""
+    """Return a row as plain values, with the derived ones."""
     return asdict(row) | {name: getattr(row, name) for name in DERIVED}
 
 
 def append(path: Path | None, record: dict[str, object]) -> None:
-    """Write a record to the end of a file of JSON lines, if there is to be one."""
+    """Append a record to a file of JSON lines, if a path is given."""
     if path:
         with path.open("a") as file:
             file.write(json.dumps(record) + "\n")
 
 
 def load(paths: Sequence[Path]) -> list[Row]:
-    """Read the rows of files that :func:`save` has written; of a row in several, the last."""
+    """Read the rows of files that :func:`save` has written; of duplicate rows the last is returned."""
     rows: dict[tuple[str, str], Row] = {}
     for path in paths:
         for record in json.loads(path.read_text())["rows"]:
-            # Files of before a field was there lack it.
+            # Older files may lack newer fields.
             fields = {name: record[name] for name in Row.__dataclass_fields__ if name in record}
             rows[record["group"], record["name"]] = Row(**fields)
     return list(rows.values())

@@ -16,20 +16,20 @@ GIBI = 1 << 30
 
 
 def run(cases: Sequence[Case], device_name: str, lines: Path | None = None) -> int:
-    """Measure cases on a device and on the CPU, print them, and keep the figures and a plot.
+    """Measure cases on a device and on the CPU, print them, and save the figures and a plot.
 
-    The CPU has as many threads as the device, where that is a CPU.
+    The CPU backend gets as many threads as the device if that is a CPU.
 
-    Specialised programs come when they do with this process's ``TORCH_OPENCL_SPECIALIZE``. Unless that is "eager",
-    a second process measures the same rows in eager mode, in turns.
+    Specialised programs are built as ``TORCH_OPENCL_SPECIALIZE`` of this process says. Unless that is "eager", a second
+    process measures the rows in eager mode, in turns.
 
     Args:
-        cases: what to measure.
+        cases: the cases.
         device_name: the device to compare with the CPU.
-        lines: where to write each row as soon as it is measured, instead of keeping them all at the end.
+        lines: a file that gets each row as soon as it is measured, instead of saving all at the end.
 
     Returns:
-        The exit code: 1 where a result differs from the CPU's, or an operator failed.
+        The exit code: 1 if a result differs from the CPU's or an operator failed.
     """
     device = torch.device(device_name)
     share_threads(device)
@@ -37,11 +37,11 @@ def run(cases: Sequence[Case], device_name: str, lines: Path | None = None) -> i
     print(f"{describe(device)} against PyTorch {torch.__version__} on the CPU, {torch.get_num_threads()} threads")
     print(
         f"The device now moves {GIBI / limits.memory_seconds(GIBI // 2, GIBI // 2) / 1e9:.1f} GB/s, and computes"
-        f" {limits.flops() / 1e9:.0f} GFLOP/s. Each row is compared with what it does at the time of the row."
+        f" {limits.flops() / 1e9:.0f} GFLOP/s. Each row is compared with the limits at its time."
     )
     mode = torch.opencl.kernel_cache_info()["specialize"]
     eager = EagerProcess(device_name) if mode != "eager" else None
-    print(f"Specialised kernels: {mode}{' and eager, which goes first in a process of its own' if eager else ''}.")
+    print(f"Specialised kernels: {mode}{' and eager, which goes first in a separate process' if eager else ''}.")
     rows, failed, group = [], [], ""
     try:
         for case in cases:
@@ -51,7 +51,7 @@ def run(cases: Sequence[Case], device_name: str, lines: Path | None = None) -> i
             try:
                 rows.append(measure(case, device, limits, eager))
             except (WrongResult, RuntimeError, ImportError) as error:
-                # A case that the device has no memory for, or this Python no module, is no mistake.
+                # A lack of device memory or of a Python module is not an error.
                 is_mistake = not isinstance(error, torch.OutOfMemoryError | ImportError)
                 failed += [case] if is_mistake else []
                 message = first_line(error)
@@ -63,7 +63,7 @@ def run(cases: Sequence[Case], device_name: str, lines: Path | None = None) -> i
     finally:
         if eager:
             eager.close()
-        # Also of a run that was interrupted.
+        # Also after an interrupt.
         if rows:
             print_summary(rows)
         if rows and not lines:
@@ -72,13 +72,13 @@ def run(cases: Sequence[Case], device_name: str, lines: Path | None = None) -> i
 
 
 def first_line(error: Exception) -> str:
-    """Return an error's type and the first line of what it says."""
+    """Return an error's type and the first line of its message."""
     text = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {text[0][:200]}"
 
 
 def _keep(rows: Sequence[Row], device: torch.device) -> None:
-    from benchmarks.plot import plot_ratios  # noqa: PLC0415 - matplotlib is there for pictures alone
+    from benchmarks.plot import plot_ratios  # noqa: PLC0415 - matplotlib is only needed for plots
 
     path = save(rows, device)
     plot_ratios(rows, path.with_suffix(".png"))

@@ -1,4 +1,4 @@
-"""Summaries of rows, group by group, against the targets."""
+"""Summaries of rows by group, compared with the targets."""
 
 import statistics
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from benchmarks.targets import TARGETS, Target
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """The rows of a group and what they come to.
+    """The rows of a group and their means.
 
     Attributes:
         name: the group's name.
         rows: its rows, the slowest first.
-        target: what it has to reach.
+        target: the group's target.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Group:
 
     @property
     def eager_mean(self) -> float | None:
-        """The same in eager mode, or None where that was not measured of all."""
+        """The geometric mean of the ratios in eager mode, or None if that was not measured for all rows."""
         ratios = [row.eager_ratio for row in self.rows]
         return None if None in ratios else statistics.geometric_mean(ratios)
 
@@ -51,13 +51,13 @@ def groups(rows: Sequence[Row]) -> list[Group]:
 
 
 def shortfall(row: Row) -> str:
-    """Say what a row lacks.
+    """Return the targets that a row misses.
 
     Args:
         row: the row.
 
     Returns:
-        Words such as ``"ratio, share"``; empty where nothing is lacking.
+        Text such as ``"ratio, share"``; empty if the row reaches all.
     """
     target = TARGETS[row.group]
     share = row.share or target.share

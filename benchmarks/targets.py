@@ -1,18 +1,18 @@
-"""Targets of each group of rows. Ratios are the CPU's time over the device's: more than 1 is faster."""
+"""Targets of each group of rows. Ratios are the CPU's time divided by the device's: more than 1 is faster."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Targets of a group; None where there is none.
+    """Targets of a group; None without a target.
 
     Attributes:
         label: the group's name in documents; empty if it is not shown there.
         row: the least ratio of a row.
         mean: the least geometric mean of all rows' ratios.
         share: the least share of the device's limit.
-        seconds: the most that a call may take.
+        seconds: the most seconds of a call.
     """
 
     label: str = ""
@@ -22,14 +22,14 @@ class Target:
     seconds: float | None = None
 
 
-# A group of its own wherever another target holds.
+# Rows with different targets are in different groups.
 TARGETS = {
     "pointwise": Target(label="element-wise, allocating", row=1.0, mean=2.0),
     "pointwise-out": Target(label="element-wise, `out=`", row=0.9, mean=1.1, share=0.85),
     "copy": Target(label="copies and casts, allocating", row=1.0, mean=2.0),
     "copy-out": Target(label="copies and casts, `out=`", row=0.9, mean=1.1, share=0.85),
     "reduction": Target(label="reductions", row=0.9, mean=1.1, share=0.85),
-    # On a CPU its own library computes them.
+    # On a CPU, the CPU's library computes them.
     "fft": Target(label="Fourier transforms", row=0.9, mean=1.0),
     "softmax": Target(label="softmax", row=1.0, mean=1.3, share=0.70),
     "norm": Target(label="norms", row=1.0, mean=1.3, share=0.70),
@@ -47,7 +47,7 @@ TARGETS = {
     "attention": Target(label="attention", row=1.0, mean=1.0),
     "model": Target(label="whole models, large", row=1.0, mean=1.2),
     "enqueue": Target(seconds=5e-6),
-    # A driver's round trip and the host's memory, which the backend can only add to: figures to watch.
+    # Dominated by the driver's round trip and the host's memory; measured without a target.
     "round-trip": Target(),
     "host": Target(),
 }
@@ -55,10 +55,10 @@ TARGETS = {
 
 @dataclass(frozen=True, kw_only=True)
 class CompiledTarget:
-    """Targets of a group of compiled rows; None where there is none.
+    """Targets of a group of compiled rows; None without a target.
 
     Attributes:
-        eager: the least ratio of a row to eager mode on the same device; a row may ask for another one.
+        eager: the least ratio of a row to eager mode on the same device; a row may override it.
         inductor: the least ratio of a row to Inductor's C++ on the CPU.
         inductor_mean: the least geometric mean of these ratios.
     """

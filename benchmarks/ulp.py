@@ -1,7 +1,7 @@
 """The greatest error of a function over all bit patterns of float32: ``python -m benchmarks.ulp special.erfcx``.
 
-The reference is PyTorch's float64 on the CPU. Where a function has zeros, the error next to them is one of its
-argument: ``--floor 1`` counts units of the last place of the larger of the value and 1.
+The reference is PyTorch's float64 on the CPU. Next to a function's zeros, the error comes from the rounding of its
+argument: ``--floor 1`` counts units in the last place of the larger of the value and 1.
 """
 
 import argparse
@@ -15,7 +15,7 @@ CHUNK = 1 << 22
 
 
 def errors(actual: torch.Tensor, expected: torch.Tensor, floor: float) -> torch.Tensor:
-    """Return errors in units of the last place; infinite where a result is of another kind."""
+    """Return errors in units in the last place; infinite if a result has another kind (NaN, infinity)."""
     _, exponent = torch.frexp(expected.abs().clamp(min=floor))
     place = torch.ldexp(torch.ones_like(expected), (exponent - 24).clamp(min=-149))
     same = (actual == expected.float()) | (actual.isnan() & expected.isnan())
@@ -24,12 +24,12 @@ def errors(actual: torch.Tensor, expected: torch.Tensor, floor: float) -> torch.
 
 
 def main() -> None:
-    """Go through the patterns, and print the worst."""
+    """Go through the patterns, and print the greatest error."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ulp", description=__doc__.split("\n")[0])
     parser.add_argument("op", help="a function of torch, such as special.bessel_j0")
     parser.add_argument("--floor", type=float, default=0.0, help="the least value whose last place counts")
     parser.add_argument("--most", type=float, default=math.inf, help="the greatest |x|")
-    parser.add_argument("--stride", type=int, default=1, help="take one pattern of so many")
+    parser.add_argument("--stride", type=int, default=1, help="test one pattern of this many")
     args = parser.parse_args()
     function = operator.attrgetter(args.op)(torch)
     worst, where = -1.0, math.nan

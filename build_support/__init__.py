@@ -1,1 +1,1 @@
-"""How the Python package is built around the native library."""
+"""The build of the Python package around the native library."""

@@ -1,6 +1,6 @@
-"""The PEP 517 backend: setuptools, after a look at whether the build can succeed at all.
+"""The PEP 517 backend: setuptools, after a check of the build's requirements.
 
-pip calls the metadata hooks first, so that is where a build that cannot succeed ends.
+pip calls the metadata hooks first, so these do the check.
 """
 
 import shutil
@@ -17,18 +17,18 @@ build_editable = build_meta.build_editable
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
-    """Describe the wheel to be."""
+    """Make the wheel's metadata."""
     check_toolchain()
     return build_meta.prepare_metadata_for_build_wheel(metadata_directory, config_settings)
 
 
 def prepare_metadata_for_build_editable(metadata_directory, config_settings=None):
-    """Describe the editable wheel to be."""
+    """Make the editable wheel's metadata."""
     check_toolchain()
     return build_meta.prepare_metadata_for_build_editable(metadata_directory, config_settings)
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    """Build the wheel, without modules that an earlier build has left behind."""
+    """Build the wheel, without modules from an earlier build."""
     shutil.rmtree(ROOT / "target" / "python", ignore_errors=True)
     return build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)

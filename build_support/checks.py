@@ -1,4 +1,4 @@
-"""Requirements of a build, and the one sentence that says what to install where it is missing."""
+"""Requirements of a build, each with a sentence that says what to install."""
 
 import importlib.util
 import os
@@ -9,15 +9,15 @@ from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# The first that reads licence expressions.
+# The first series that supports licence expressions.
 SETUPTOOLS_SERIES = 77
 
 
 def check_toolchain() -> None:
-    """Leave with a sentence unless what a build needs is there, in versions that work.
+    """Check that the requirements of a build are installed, in supported versions.
 
     Raises:
-        SystemExit: something is missing; the message says what to install.
+        SystemExit: a requirement is missing; the message says what to install.
     """
     for check in (_check_torch, _check_setuptools, _check_cargo, _check_compiler):
         problem = check()
@@ -26,7 +26,7 @@ def check_toolchain() -> None:
 
 
 def supported_torch() -> tuple[str, str]:
-    """Return the oldest and the newest release of PyTorch that can be built against, which Cargo.toml holds.
+    """Return the oldest and the newest supported release of PyTorch, from Cargo.toml.
 
     Returns:
         Minor versions such as "2.11" and "2.15".
@@ -37,7 +37,7 @@ def supported_torch() -> tuple[str, str]:
 
 
 def torch_release() -> str:
-    """Return the release of the PyTorch to build against: what a library is built for, and all its patches.
+    """Return the release of the PyTorch to build against; a library serves all patch releases of it.
 
     Returns:
         A minor version such as "2.13".

@@ -1,4 +1,4 @@
-"""The setuptools commands that know of the native library; pyproject.toml names them."""
+"""The setuptools commands for the native library; pyproject.toml names them."""
 
 import subprocess
 from pathlib import Path
@@ -12,10 +12,10 @@ from build_support.checks import torch_release
 
 
 class EggInfo(egg_info):
-    """Names what is built for one release of PyTorch: 0.1.0.post213 needs torch 2.13.
+    """Sets the version of a build for one release of PyTorch: 0.1.0.post213 needs torch 2.13.
 
-    Files of one version must not differ in a package index, and pip picks among versions by what they require. An
-    sdist can become any of them, and keeps the plain version and the whole range.
+    Files of one version must not differ in a package index, and pip selects a version by its requirements. An sdist
+    can become any of them, so it keeps the plain version and the whole range.
     """
 
     def finalize_options(self) -> None:
@@ -29,7 +29,7 @@ class EggInfo(egg_info):
 
 
 class BuildPy(build_py):
-    """Collects the package's files, the native library for this PyTorch among them."""
+    """Collects the package's files, including the native library for this PyTorch."""
 
     def run(self) -> None:
         """Build the native library, then collect."""
@@ -45,7 +45,7 @@ class BuildPy(build_py):
 
         Args:
             package: its name.
-            src_dir: where its sources are.
+            src_dir: the folder of its sources.
 
         Returns:
             Paths.
@@ -61,7 +61,7 @@ class BdistWheel(bdist_wheel):
     """Makes one wheel for every Python 3: the native library uses no Python C API."""
 
     def finalize_options(self) -> None:
-        """Say that the wheel belongs to one platform."""
+        """Mark the wheel as specific to a platform."""
         self.distribution.has_ext_modules = lambda: True
         super().finalize_options()
 

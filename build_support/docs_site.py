@@ -1,6 +1,6 @@
-"""A hook of MkDocs: pages of the root folder and the examples become parts of the site, and links to them lead there.
+"""A MkDocs hook: adds pages of the root folder and the examples to the site, and rewrites links to them.
 
-On a code host the same links lead to the files.
+On a code host these links lead to the files.
 """
 
 import posixpath
@@ -24,7 +24,7 @@ LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)((?:#[^)\s]*)?)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what is not in the folder of documents."""
+    """Add pages from outside the docs folder."""
     for name, page in PAGES.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / name)))
     for example in sorted((ROOT / "examples").iterdir()):
@@ -38,7 +38,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links to files of the repository into links to pages."""
+    """Rewrite links to files of the repository as links to pages."""
     names = {uri: name for name, uri in PAGES.items()}
     source = names.get(page.file.src_uri, f"docs/{page.file.src_uri}")
 
@@ -56,5 +56,5 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Show names that docstrings refer to as plain code."""
+    """Show names in Sphinx roles as plain code."""
     return ROLE.sub("", html)

@@ -1,4 +1,4 @@
-"""Builds the native library and puts it into the package, next to a note of what it was built with.
+"""Builds the native library and copies it into the package, next to a description of the build.
 
 Run by the build backend, and by ``make build`` as ``python -m build_support.native``.
 """
@@ -16,7 +16,7 @@ from build_support.checks import ROOT, check_toolchain, torch_release, torch_ver
 from build_support.progress import run_cargo
 
 LIBRARY = "libtorch_opencl.so"
-# A module for Python, which does not depend on its version: launches of generated kernels.
+# A Python extension module with the stable ABI: launches of generated kernels.
 EXTENSION = "libtorch_opencl_launch.so"
 
 
@@ -39,14 +39,14 @@ def build() -> None:
 def _put(built: Path, target: Path) -> None:
     """Copy a library into the package, if it has changed."""
     if not target.exists() or not filecmp.cmp(built, target):
-        # Renamed into place: a process that has the old library mapped keeps it whole.
+        # Renamed into place, so that a process that has mapped the old library keeps it intact.
         fresh = target.with_suffix(".tmp")
         shutil.copyfile(built, fresh)
         os.replace(fresh, target)
 
 
 def package_folder() -> Path:
-    """Return where the package has the library for this Python's PyTorch, beside those for other releases.
+    """Return the package's folder for the library for this Python's PyTorch; other releases have other folders.
 
     Returns:
         A folder, which need not exist.
@@ -55,7 +55,7 @@ def package_folder() -> Path:
 
 
 def package_version() -> str:
-    """Return the version of this package, which Cargo.toml holds.
+    """Return the version of this package, from Cargo.toml.
 
     Returns:
         A version such as "0.1.0".
@@ -70,7 +70,7 @@ def cargo_environment() -> dict[str, str]:
         A copy of this process's environment with the changes.
     """
     environment = dict(os.environ)
-    # build.rs asks this Python where torch is, and runs again where another one asks.
+    # build.rs asks this Python for torch's location, and runs again if another Python is set.
     environment["TORCH_OPENCL_PYTHON"] = sys.executable
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
     if sys.prefix == sys.base_prefix:
@@ -84,10 +84,10 @@ def compile_library(variables: Mapping[str, str] | None = None) -> Path:
     """Compile the native library.
 
     Args:
-        variables: what the compiler finds in its environment besides this process's.
+        variables: added to this process's environment variables.
 
     Returns:
-        Where cargo has put it.
+        The path of the library in cargo's target folder.
 
     Raises:
         SystemExit: the compilation failed.
@@ -99,8 +99,7 @@ def compile_library(variables: Mapping[str, str] | None = None) -> Path:
     messages = [json.loads(line) for line in run_cargo(command, environment, target).splitlines()]
     files = (Path(file) for message in messages for file in message.get("filenames", ()))
     built = next(file for file in files if file.name == LIBRARY)
-    # Where tools find the kernels as they are compiled, and `make docs` the table of operators: cargo's own folder for
-    # them has a name that changes.
+    # Copies of the kernels for tools, and of the operator table for `make docs`: the name of cargo's folder changes.
     folders = (Path(message["out_dir"]) for message in messages if "out_dir" in message)
     generated = next(folder for folder in folders if (folder / "cl").exists())
     shutil.copyfile(generated / "coverage.md", built.parent / "coverage.md")

@@ -1,4 +1,4 @@
-//! Compiles C++ into a static library, and of its files only those that changes have reached.
+//! Compiles C++ into a static library; only files that a change affects are compiled again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// Environment variables that the compiler reads, or that set its arguments.
 pub const COMPILER_VARIABLES: [&str; 4] = ["CXX", "CXXFLAGS", "CPATH", "CPLUS_INCLUDE_PATH"];
 
-/// For fewer files precompiling their headers takes longer than it saves.
+/// For fewer files, precompiling their headers costs more time than it saves.
 const WORTH_PRECOMPILING: usize = 12;
 
 /// Compiles `sources` and makes `out_dir/lib{name}.a` of the objects, which are kept for the next build.
@@ -19,8 +19,8 @@ const WORTH_PRECOMPILING: usize = 12;
 /// # Arguments
 ///
 /// * `compilation` - The compiler and its arguments, without files.
-/// * `includes` - Folders in which files of this project and generated ones are included from.
-/// * `environment` - What else the objects depend on, such as the version of torch.
+/// * `includes` - Folders from which files of this project and generated ones are included.
+/// * `environment` - Other inputs of the objects, such as the version of torch.
 pub fn compile(
     compilation: &cc::Build,
     sources: &[PathBuf],
@@ -44,11 +44,11 @@ pub fn compile(
     if stale.is_empty() && library.exists() && unchanged(&kept, &objects)? {
         return Ok(());
     }
-    // It is of other objects.
+    // It has been made of other objects.
     remove(&library)?;
     let mut compiler = compilation.clone();
     let precompiled = if stale.len() < WORTH_PRECOMPILING { None } else { precompile(&mut compiler, out_dir)? };
-    // In parts: those that have been compiled when a later one fails, or the build is interrupted, need not be again.
+    // In parts, so that finished objects are kept if a later part fails or the build is interrupted.
     let part = 4 * std::thread::available_parallelism()?.get();
     let compiled = stale.chunks(part).try_for_each(|part| -> Result<(), Box<dyn Error>> {
         let made = compiler.clone().files(part.iter().map(|(source, _)| source)).try_compile_intermediates()?;
@@ -57,7 +57,7 @@ pub fn compile(
         }
         Ok(())
     });
-    // Several hundred MiB, and made anew each time.
+    // Several hundred MiB, which are made again each time.
     if let Some(header) = precompiled {
         remove(&header.with_extension("h.gch"))?;
         remove(&header)?;
@@ -70,34 +70,34 @@ pub fn compile(
             remove(&path)?;
         }
     }
-    // Renamed into place: what an interrupted build leaves is no library.
+    // Renamed into place, so that an interrupted build leaves no partial library.
     let partial = format!("{name}_partial");
     compilation.clone().objects(&objects).try_compile(&partial)?;
     Ok(std::fs::rename(out_dir.join(format!("lib{partial}.a")), library)?)
 }
 
-/// Returns true if a folder holds these objects and no others: the library is of those.
+/// Returns true if a folder holds exactly these objects, of which the library was made then.
 fn unchanged(folder: &Path, objects: &[PathBuf]) -> std::io::Result<bool> {
     let there = folder.read_dir()?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<BTreeSet<_>, _>>()?;
     Ok(there == objects.iter().cloned().collect())
 }
 
-/// Hashes of what objects are made of.
+/// Hashes of the inputs of objects.
 struct Digests<'a> {
-    /// Of what all have in common.
+    /// The hash of the inputs that all have in common.
     common: u64,
     includes: &'a [PathBuf],
     texts: BTreeMap<PathBuf, Rc<Text>>,
 }
 
-/// A file: a hash of its text, and the project's files that it includes itself.
+/// A file: a hash of its text, and the project's files that it includes directly.
 struct Text {
     hash: u64,
     includes: Vec<PathBuf>,
 }
 
 impl Digests<'_> {
-    /// Hash of a source, the headers of this project that it includes in any depth, and how it is compiled.
+    /// Hash of a source, the headers of this project that it includes at any depth, and how it is compiled.
     fn of(&mut self, source: &Path) -> std::io::Result<u64> {
         let (mut reached, mut pending) = (BTreeMap::new(), vec![source.to_path_buf()]);
         while let Some(path) = pending.pop() {
@@ -119,7 +119,7 @@ impl Digests<'_> {
         let mut hash = DefaultHasher::new();
         text.hash(&mut hash);
         let folder = path.parent().map(Path::to_path_buf);
-        // What is not found is torch's or the compiler's.
+        // Files that are not found belong to torch or the compiler.
         let found = text.lines().filter_map(included).filter_map(|name| {
             folder.iter().chain(self.includes).map(|folder| folder.join(name)).find(|path| path.is_file())
         });
@@ -138,15 +138,15 @@ fn included(line: &str) -> Option<&str> {
     Some(name)
 }
 
-/// Hash of what every object depends on.
+/// Hash of the inputs of every object.
 fn common(compilation: &cc::Build, environment: &[u8]) -> Result<u64, Box<dyn Error>> {
     let mut hash = DefaultHasher::new();
     let compiler = compilation.try_get_compiler()?;
-    // Without the command's environment: all of this process's is there, and differs from shell to shell.
+    // Without the command's environment, which has all of this process's variables and differs from shell to shell.
     let command = compiler.to_command();
     command.get_program().hash(&mut hash);
     command.get_args().for_each(|argument| argument.hash(&mut hash));
-    // A compiler that is updated keeps its name.
+    // An updated compiler keeps its name.
     Command::new(compiler.path()).arg("--version").output()?.stdout.hash(&mut hash);
     COMPILER_VARIABLES.map(env::var_os).hash(&mut hash);
     environment.hash(&mut hash);
@@ -163,7 +163,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
 
 /// Precompiles the headers that most files need, and includes the result in every file.
 ///
-/// Not done where the compiler is a cache (ccache), which would not serve such files from its store.
+/// Not done if the compiler is a cache (ccache), which would not cache such files.
 fn precompile(compilation: &mut cc::Build, out_dir: &Path) -> Result<Option<PathBuf>, Box<dyn Error>> {
     let compiler = compilation.try_get_compiler()?;
     if is_cache(&compiler) {
@@ -175,13 +175,13 @@ fn precompile(compilation: &mut cc::Build, out_dir: &Path) -> Result<Option<Path
     let mut command = compiler.to_command();
     command.args(["-x", "c++-header"]).arg(&header).arg("-o").arg(&precompiled);
     if !command.status()?.success() {
-        return Err("the compiler has not taken cpp/precompiled.h; its messages are above".into());
+        return Err("the compiler failed on cpp/precompiled.h; its messages are above".into());
     }
     compilation.flag("-include").flag(&header);
     Ok(Some(header))
 }
 
-/// Returns true if a compiler is ccache or the like, by whatever name.
+/// Returns true if a compiler is ccache or a similar cache, under any name.
 fn is_cache(compiler: &cc::Tool) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut candidates = env::split_paths(&path).map(|folder| folder.join(compiler.path()));

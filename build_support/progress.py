@@ -1,4 +1,4 @@
-"""Runs cargo, and shows how far it is in one line instead of the hundreds that it writes."""
+"""Runs cargo, and shows its progress in one line instead of the hundreds that it writes."""
 
 import os
 import re
@@ -12,10 +12,10 @@ from typing import IO
 
 from build_support.checks import ROOT
 
-# Seconds between two lines, where the output is a terminal, which rewrites its line, and where it is not.
+# Seconds between two updates: on a terminal, where the line is rewritten, and on other outputs.
 INTERVAL, SELDOM = 0.5, 60.0
-# What a build from nothing takes on two cores, in seconds: for each crate, for each C++ file, and for this project's
-# crate, which comes last.
+# Seconds of a build from nothing on two cores: for each crate, for each C++ file, and for this project's crate, which
+# comes last.
 CRATE, CPP_FILE, LAST = 0.35, 2.5, 75.0
 _BAR = re.compile(r"^\s*Building \[.*?\] (\d+)/(\d+)")
 _STATUS = re.compile(
@@ -25,7 +25,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 
 
 class Progress:
-    """What cargo has said so far, and what its build has written.
+    """Cargo's output so far, and the files that its build has written.
 
     Args:
         target: cargo's folder for a release build.
@@ -37,18 +37,18 @@ class Progress:
         self.state = "asking cargo"
         self.messages: list[str] = []
         self._target = target
-        # Where there are objects already, how many of them this build replaces is not known.
+        # If objects exist already, it is not known how many of them this build replaces.
         self._from_nothing = not any(target.glob("build/torch-opencl-*/out/objects/*.o"))
 
     def read(self, errors: IO[bytes]) -> None:
-        """Read what cargo writes to its standard error, to the end.
+        """Read cargo's standard error to its end.
 
         Args:
             errors: the pipe.
         """
         rest = ""
         while piece := os.read(errors.fileno(), 65536):
-            # The bar ends with a carriage return, and a line follows it in the same line.
+            # The bar ends with a carriage return, and the next message follows it in the same line.
             *lines, rest = re.split(r"[\r\n]", rest + piece.decode(errors="replace"))
             for line in lines:
                 self._note(line)
@@ -67,10 +67,10 @@ class Progress:
             self.messages.append(line.rstrip())
 
     def line(self) -> str:
-        """Say how far the build is.
+        """Describe the progress of the build.
 
         Returns:
-            One line, with a forecast where the build began from nothing.
+            One line, with an estimate of the time left if the build began from nothing.
         """
         seconds = time.time() - self.start
         done, total = self.crates
@@ -88,7 +88,7 @@ class Progress:
         return ", ".join(parts)
 
     def _cpp_files(self) -> tuple[int, int]:
-        """Return how many objects this build has written, and about how many there will be."""
+        """Return the number of objects that this build has written, and an estimate of the final number."""
         count = len([*(ROOT / "cpp").glob("*.cpp"), *(ROOT / "cpp/native").glob("*.cpp")])
         written, generated = 0, 0
         for folder in self._target.glob("build/torch-opencl-*/out"):
@@ -99,7 +99,7 @@ class Progress:
 
 
 def run_cargo(command: Sequence[str], environment: Mapping[str, str], target: Path) -> str:
-    """Run a build of cargo, and show how far it is.
+    """Run a cargo build, and show its progress.
 
     Args:
         command: cargo's command line, with messages in JSON.
@@ -110,7 +110,7 @@ def run_cargo(command: Sequence[str], environment: Mapping[str, str], target: Pa
         Its standard output.
 
     Raises:
-        SystemExit: the build failed; all that cargo has said has been printed.
+        SystemExit: the build failed; cargo's messages have been printed.
     """
     progress = Progress(target)
     always = {"CARGO_TERM_PROGRESS_WHEN": "always", "CARGO_TERM_PROGRESS_WIDTH": "100"}
@@ -142,7 +142,7 @@ def _show_until_done(progress: Progress, readers: Sequence[threading.Thread]) ->
             continue
         shown = time.time()
         text = f"==> {progress.line()}"
-        # Blanks cover what is left of a longer line.
+        # Blanks cover the rest of a longer line.
         print(f"\r{text:<{width}}" if is_terminal else text, end="" if is_terminal else "\n", flush=True)
         width = len(text)
     if is_terminal and width:
@@ -155,7 +155,7 @@ def _is_newer(path: Path, than: float) -> bool:
     try:
         return path.stat().st_mtime >= than
     except OSError:
-        # Renamed, or removed, in between.
+        # The file has been renamed or removed meanwhile.
         return False
 
 

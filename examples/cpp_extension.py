@@ -1,9 +1,9 @@
-"""An operator in C++ with an OpenCL kernel of its own, built by torch.utils.cpp_extension.
+"""An operator in C++ with a custom OpenCL kernel, built by torch.utils.cpp_extension.
 
     python examples/cpp_extension.py
 
-It takes a C++ compiler, ninja (`pip install ninja`) and OpenCL's headers and loader (`apt-get install opencl-headers
-ocl-icd-opencl-dev`). The first run builds scale_extension.cpp, in half a minute; later ones load what it has built.
+It needs a C++ compiler, ninja (`pip install ninja`) and OpenCL's headers and loader (`apt-get install opencl-headers
+ocl-icd-opencl-dev`). The first run builds scale_extension.cpp, in half a minute; later runs load the result.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from torch.utils.cpp_extension import load
 
 
 def load_extension() -> None:
-    """Build and load the extension: it makes ``torch.ops.scale_extension``."""
+    """Build and load the extension, which registers ``torch.ops.scale_extension``."""
     load(
         "scale_extension",
         [str(Path(__file__).parent / "scale_extension.cpp")],
@@ -24,7 +24,7 @@ def load_extension() -> None:
 
 
 def main() -> None:
-    """Multiply a tensor, and a part of it once more."""
+    """Multiply a tensor, then a part of it again."""
     load_extension()
     x = torch.arange(5.0, device="opencl")
     torch.ops.scale_extension.scale_(x, 2.0)

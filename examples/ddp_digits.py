@@ -1,8 +1,8 @@
-"""Trains a convolutional network on handwritten digits in several processes, by DistributedDataParallel.
+"""Trains a convolutional network on handwritten digits in several processes, with DistributedDataParallel.
 
-Each process has a part of every batch. Batch statistics are those of the whole batch, and gradients are averaged while
-the backward pass goes on. After each epoch process 0 writes a checkpoint: when torchrun starts the processes again,
-because one was killed, they go on from there (docs/distributed.md).
+Each process has a part of every batch. Batch statistics are those of the whole batch, and gradients are averaged during
+the backward pass. After each epoch process 0 writes a checkpoint: if one process is killed and torchrun restarts them,
+they continue from there (docs/distributed.md).
 
     torchrun --standalone --nproc-per-node 2 examples/ddp_digits.py
 """
@@ -56,7 +56,7 @@ def make_model() -> nn.Module:
 
 
 def accuracy(model: nn.Module, data: TensorDataset, device: torch.device) -> float:
-    """Return the part of the images that a model names right; the processes share the work."""
+    """Return the share of the images that a model classifies correctly; the processes share the work."""
     rank, processes = dist.get_rank(), dist.get_world_size()
     images, labels = (tensor[rank::processes].to(device) for tensor in data.tensors)
     model.eval()
@@ -76,10 +76,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=64, help="of all processes together")
-    parser.add_argument("--checkpoint", type=Path, help="file to write after each epoch, and to go on from")
+    parser.add_argument("--checkpoint", type=Path, help="file to write after each epoch, and to continue from")
     options = parser.parse_args()
 
-    # Rank, size and address come from torchrun. No name is needed: opencl tensors get gloo, and CPU tensors too.
+    # Rank, size and address come from torchrun. No backend is named: opencl and CPU tensors both get gloo.
     dist.init_process_group()
     rank, processes = dist.get_rank(), dist.get_world_size()
     # With several devices in a machine, each process of the machine takes its own.
@@ -116,7 +116,7 @@ def main() -> int:
             print(f"epoch {epoch}: loss {total.item() / len(loader):.4f}, {seconds:.2f} s", flush=True)
             if options.checkpoint:
                 state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
-                # Complete, or not there.
+                # Written to another file and renamed, so that a checkpoint is never incomplete.
                 torch.save(state, scratch := options.checkpoint.with_suffix(".new"))
                 scratch.replace(options.checkpoint)
 

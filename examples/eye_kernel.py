@@ -1,7 +1,7 @@
-"""An operator of one's own, from a kernel in OpenCL C: a matrix with ones on a diagonal, as torch.eye makes it.
+"""A custom operator from a kernel in OpenCL C: a matrix with ones on a diagonal, as torch.eye makes it.
 
-The kernel is written twice: for one work-item an element, in groups that suit the device, and for work-groups of
-explicit size in two dimensions. One source serves all dtypes. torch.library makes the operator known to torch.compile.
+The kernel is written twice: with one work-item per element, in groups that suit the device, and with work-groups of
+explicit size in two dimensions. One source serves all dtypes. torch.library registers the operator for torch.compile.
 
     python examples/eye_kernel.py
 """

@@ -1,8 +1,8 @@
-"""Fine-tunes an image classifier: a network that knows the digits 0 to 4 learns 5 to 9 from few examples.
+"""Fine-tunes an image classifier: a network trained on the digits 0 to 4 learns 5 to 9 from few examples.
 
-The network is first trained on five classes and saved, as a checkpoint that somebody else has made would be. Then it is
-loaded onto the device, gets a new head, and is trained on ten images of each new class: the head alone, then all layers
-at a lower learning rate. Images are scikit-learn's handwritten digits.
+The network is first trained on five classes and saved, in place of a pretrained checkpoint. Then it is loaded onto the
+device, gets a new head, and is trained on ten images of each new class: first the head alone, then all layers at a
+lower learning rate. Images are scikit-learn's handwritten digits.
 
     python examples/fine_tune.py [--device opencl:1]
 """
@@ -61,10 +61,10 @@ def fit(
 
     Args:
         model: the model, on the device of the images.
-        parameters: those that change.
+        parameters: the parameters to train.
         images: [n, 1, 8, 8], float32.
         labels: [n], int64.
-        steps: how many batches.
+        steps: the number of batches.
         lr: the learning rate of Adam.
     """
     optimizer = torch.optim.Adam(parameters, lr=lr)
@@ -78,7 +78,7 @@ def fit(
 
 @torch.inference_mode()
 def accuracy(model: Classifier, images: torch.Tensor, labels: torch.Tensor) -> float:
-    """Return the share of images [n, 1, 8, 8] for which a model in evaluation mode gives the label [n]."""
+    """Return the share of images [n, 1, 8, 8] for which a model in evaluation mode predicts the label [n]."""
     return (model(images).argmax(1) == labels).float().mean().item()
 
 
@@ -104,7 +104,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "digits.pt"
         torch.save(model.state_dict(), checkpoint)
-        # map_location: a checkpoint from any device, also one that this machine does not have.
+        # With map_location a checkpoint from any device can be loaded, even if this machine lacks that device.
         state = torch.load(checkpoint, map_location=options.device, weights_only=True)
 
     model = Classifier(5).to(options.device)
@@ -114,14 +114,14 @@ def main() -> int:
     shots = torch.cat([(labels == digit).nonzero()[:SHOTS, 0] for digit in range(5)])
     rest = torch.ones_like(labels, dtype=torch.bool).index_fill(0, shots, False)
 
-    # Batch norm keeps the statistics of the checkpoint: so few images have none to speak of.
+    # Batch norm keeps the checkpoint's statistics: there are too few images for new ones.
     model.eval()
     before = accuracy(model, images[rest], labels[rest])
     fit(model, list(model.head.parameters()), images[shots], labels[shots], steps=options.steps // 2, lr=5e-3)
     head_only = accuracy(model, images[rest], labels[rest])
     fit(model, list(model.parameters()), images[shots], labels[shots], steps=options.steps // 2, lr=5e-4)
     after = accuracy(model, images[rest], labels[rest])
-    print(f"Accuracy on new digits: {before:.1%} untrained, {head_only:.1%} by the head alone, {after:.1%} fine-tuned")
+    print(f"Accuracy on new digits: {before:.1%} untrained, {head_only:.1%} by head alone, {after:.1%} fine-tuned")
 
     if after < MINIMUM_ACCURACY:
         print(f"FAILED: the accuracy is below {MINIMUM_ACCURACY:.0%}", file=sys.stderr)

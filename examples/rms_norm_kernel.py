@@ -1,6 +1,6 @@
 """RMSNorm with its gradients, from kernels in OpenCL C: one source for float16, bfloat16 and float32.
 
-A work-group computes a row, and its work-items join their sums in local memory. The operator works with autograd and
+A work-group computes a row, and its work-items combine their sums in local memory. The operator works with autograd and
 torch.compile. Formulas: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 
     python examples/rms_norm_kernel.py
@@ -70,7 +70,7 @@ def rms_norm_forward(x: torch.Tensor, weight: torch.Tensor, eps: float) -> tuple
     Args:
         x: a tensor of at least one dimension, on an OpenCL device.
         weight: a factor for each column, of the same dtype.
-        eps: what is added to the mean square.
+        eps: is added to the mean square.
 
     Returns:
         The result, and the reciprocal of the root for each row, in float32.
@@ -128,12 +128,12 @@ rms_norm_forward.register_autograd(_gradients, setup_context=_save)
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-    """Return what ``torch.nn.functional.rms_norm(x, weight.shape, weight, eps)`` does.
+    """Compute ``torch.nn.functional.rms_norm(x, weight.shape, weight, eps)``.
 
     Args:
         x: a tensor of at least one dimension, on an OpenCL device.
         weight: a factor for each element of its last dimension, of the same dtype.
-        eps: what is added to the mean square.
+        eps: is added to the mean square.
 
     Returns:
         The normalised tensor.
@@ -142,7 +142,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.
 
 
 def main() -> None:
-    """Compare results and gradients with PyTorch's own, eager and compiled."""
+    """Compare results and gradients with PyTorch's, eager and compiled."""
     torch.manual_seed(0)
     for dtype in DTYPES:
         x, weight = torch.randn(37, 300).to(dtype), torch.randn(300).to(dtype)

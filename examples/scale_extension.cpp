@@ -1,4 +1,4 @@
-// An operator with an OpenCL kernel of its own: torch.ops.scale_extension.scale_(tensor, factor).
+// An operator with a custom OpenCL kernel: torch.ops.scale_extension.scale_(tensor, factor).
 #define CL_TARGET_OPENCL_VERSION 120
 #include <ATen/core/Tensor.h>
 #include <CL/cl.h>
@@ -17,7 +17,7 @@ void check(int status) {
   TORCH_CHECK(status == 0, torch_opencl_last_error());
 }
 
-// The kernel of a device, built at its first use. Not for several threads at a time.
+// The kernel of a device, built at its first use. Not thread-safe.
 cl_kernel kernel_of(int index) {
   static std::map<int, cl_kernel> kernels;
   if (!kernels.count(index)) {

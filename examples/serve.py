@@ -1,10 +1,10 @@
-"""An inference server of few lines: digits by HTTP, classified on the device.
+"""A small inference server: digits over HTTP, classified on the device.
 
-POST /classify takes JSON, {"pixels": [64 numbers from 0 to 16]}, and answers {"digit": 3, "probability": 0.98}. One
-thread answers requests in turn, as they share a device. The model is trained at the start, for a second or two.
+POST /classify takes JSON, {"pixels": [64 values from 0 to 16]}, and returns {"digit": 3, "probability": 0.98}. One
+thread answers requests in turn, because they share a device. The model is trained at the start, for a second or two.
 
     python examples/serve.py --port 8000
-    python examples/serve.py --once      # sends one request to itself, prints the answer and ends
+    python examples/serve.py --once      # sends one request to itself, prints the answer and exits
 """
 
 import argparse
@@ -44,7 +44,7 @@ def make_model(device: torch.device) -> nn.Module:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers requests by the server's model."""
+    """Answers requests with the server's model."""
 
     # Seconds that a client may take to send its request.
     timeout = 10
@@ -73,13 +73,13 @@ class Server(HTTPServer):
 
     Args:
         port: the port on this machine; 0 for a free one.
-        device: where the model computes.
+        device: the model's device.
     """
 
     def __init__(self, port: int, device: torch.device) -> None:
         self.device = device
         self.model = make_model(device)
-        # Kernels are built now rather than by the first request.
+        # Builds the kernels now rather than at the first request.
         self.classify([0.0] * PIXELS)
         super().__init__(("127.0.0.1", port), Handler)
 
@@ -98,7 +98,7 @@ class Server(HTTPServer):
 
 
 def ask(address: str, pixels: list[float]) -> dict[str, float]:
-    """Return the server's answer on an image."""
+    """Return the server's answer for an image."""
     body = json.dumps({"pixels": pixels}).encode()
     with urllib.request.urlopen(urllib.request.Request(f"{address}/classify", body), timeout=60) as reply:
         return json.load(reply)
@@ -112,8 +112,8 @@ def main() -> int:
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", type=torch.device, default=torch.device("opencl"))
-    parser.add_argument("--port", type=int, default=0, help="0, the default, takes a free one")
-    parser.add_argument("--once", action="store_true", help="send one request to itself and end")
+    parser.add_argument("--port", type=int, default=0, help="0, the default, selects a free one")
+    parser.add_argument("--once", action="store_true", help="send one request to itself and exit")
     options = parser.parse_args()
 
     with Server(options.port, options.device) as server:

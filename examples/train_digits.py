@@ -1,7 +1,7 @@
 """Trains a small convolutional network on scikit-learn's handwritten digits, on an OpenCL device.
 
-Compiles the kernels first, which a machine does once. Then trains the same network on the CPU, and compares the time.
-Exits with 1 if the test accuracy is below 97 %, or if an operator of the training had no OpenCL kernel and ran on the
+Compiles the kernels first; later runs load them. Then trains the same network on the CPU, and compares the times.
+Exits with 1 if the test accuracy is below 97 %, or if an operator of the training lacks an OpenCL kernel and ran on the
 CPU instead.
 
     python examples/train_digits.py [--device opencl:1]
@@ -52,7 +52,7 @@ class Digits:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a training. The epochs' times do not contain the evaluation."""
+    """The result of a training. The times of the epochs do not include the evaluation."""
 
     accuracy: float
     losses: list[float]
@@ -78,7 +78,7 @@ def make_model() -> nn.Module:
 
 
 def make_trainer(device: torch.device) -> tuple[nn.Module, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]:
-    """Return a network on a device, and a function that trains it by a batch and returns the loss."""
+    """Return a network on a device, and a function that trains it with a batch and returns the loss."""
     torch.manual_seed(0)
     model = make_model().to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -103,7 +103,7 @@ def accuracy(model: nn.Module, digits: Digits) -> float:
 
 
 def warm_up(device: torch.device, digits: Digits, batch_size: int) -> float:
-    """Compile the kernels of the training, with a network that is thrown away; return the seconds that it took."""
+    """Compile the kernels of the training with a temporary network; return the seconds that it took."""
     model, step = make_trainer(device)
     digits = digits.to(device)
     count = len(digits.train_labels)
@@ -124,13 +124,13 @@ def warm_up(device: torch.device, digits: Digits, batch_size: int) -> float:
 
 
 def train(device: torch.device, digits: Digits, epochs: int, batch_size: int) -> Result:
-    """Train a network from the same start on any device.
+    """Train a network from the same initial weights on any device.
 
     Args:
-        device: where to train.
+        device: the device.
         digits: the data.
-        epochs: how often to go through the training images.
-        batch_size: how many images a step takes.
+        epochs: the number of passes over the training images.
+        batch_size: the number of images in a step.
 
     Returns:
         The accuracy on the test images, and the mean loss and the time of each epoch.
@@ -183,15 +183,15 @@ def main() -> int:
     print(f"\nTest accuracy: {result.accuracy:.2%} (CPU {cpu.accuracy:.2%})")
     print(f"Training time: {ours:.2f} s, on the CPU {theirs:.2f} s: {theirs / ours:.2f} times the CPU's speed")
     if on_opencl:
-        print(f"Preparing kernels took {preparation:.2f} s before it, without which the first epoch would take longer.")
-        print(f"With that time: {theirs / (ours + preparation):.2f} times the CPU's speed")
+        print(f"Kernels were prepared in {preparation:.2f} s before it; otherwise the first epoch would take longer.")
+        print(f"Including that time: {theirs / (ours + preparation):.2f} times the CPU's speed")
     print(f"Operators that fell back to the CPU: {fallbacks or 'none'}")
 
     if result.accuracy < MINIMUM_ACCURACY:
         print(f"FAILED: the accuracy is below {MINIMUM_ACCURACY:.0%}", file=sys.stderr)
         return 1
     if fallbacks:
-        print("FAILED: the training is meant to run on the device alone", file=sys.stderr)
+        print("FAILED: the training must run only on the device", file=sys.stderr)
         return 1
     return 0
 

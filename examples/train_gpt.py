@@ -1,6 +1,6 @@
-"""Trains a small GPT on the characters of Python's language reference, which Python ships, and writes some text.
+"""Trains a small GPT on the characters of Python's language reference, which Python ships, and generates some text.
 
-The model predicts the next character from up to 64 before it. With matplotlib the losses are plotted into a file.
+The model predicts the next character from up to 64 previous ones. With matplotlib it plots the losses into a file.
 
     python examples/train_gpt.py [--device opencl:1] [--steps 1000] [--plot losses.png] [--compile]
 """
@@ -64,11 +64,11 @@ def train(model: GPT, text: torch.Tensor, steps: int, batch_size: int, compiled:
     """Train a model in place.
 
     Args:
-        model: what to train, on the device of ``text``.
+        model: the model, on the device of ``text``.
         text: indices of characters, int64, of one dimension.
-        steps: how many steps to take.
+        steps: the number of steps.
         batch_size: sequences in a step.
-        compiled: whether to run the model by ``torch.compile``.
+        compiled: whether to compile the model with ``torch.compile``.
 
     Returns:
         The loss of each step: nats per character.
@@ -104,11 +104,11 @@ def generate(model: GPT, tokens: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def plot(losses: list[float], path: Path) -> None:
-    """Write a plot of the losses, where matplotlib is installed."""
+    """Write a plot of the losses, if matplotlib is installed."""
     try:
         import matplotlib.pyplot as plt  # noqa: PLC0415
     except ImportError:
-        print("without matplotlib there is no plot")
+        print("no plot: matplotlib is not installed")
         return
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     axes.plot(losses)
@@ -118,7 +118,7 @@ def plot(losses: list[float], path: Path) -> None:
 
 
 def main() -> int:
-    """Train, write text, and plot.
+    """Train, generate text, and plot.
 
     Returns:
         The exit code: 1 if the model has learned nothing.
@@ -128,7 +128,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--plot", type=Path, help="file for a plot of the losses")
-    parser.add_argument("--compile", action="store_true", help="by torch.compile")
+    parser.add_argument("--compile", action="store_true", help="use torch.compile")
     options = parser.parse_args()
 
     torch.manual_seed(0)
@@ -147,7 +147,7 @@ def main() -> int:
     written = generate(model.eval(), tokens[:1], 200).tolist()
     print("".join(characters[i] for i in written))
 
-    # Guessing without a look at the text costs this much.
+    # The loss of uniform guessing.
     if not losses[-1] < math.log(len(characters)):
         print("FAILED: the model is no better than guessing", file=sys.stderr)
         return 1

@@ -1,8 +1,8 @@
 """A model in two stages on two devices, in one process: copies between them, streams and events, and a training step.
 
-Each device is a number, opencl:0 and opencl:1. Batches are split into micro-batches, so that the devices work at the
-same time: while the second one computes its stage of one, the first one computes its stage of the next. Without two
-devices, PoCL shows the processor as two:
+The devices are opencl:0 and opencl:1. Batches are split into micro-batches, so that the devices work at the same time:
+while the second one computes its stage of one micro-batch, the first one computes its stage of the next. Without two
+devices, PoCL can show the processor as two:
 
     POCL_DEVICES="pthread basic" python examples/two_devices.py
 """
@@ -21,8 +21,8 @@ class Pipeline(nn.Module):
 
     Args:
         first: the first stage.
-        second: the second stage, which takes what the first one returns.
-        devices: where they compute.
+        second: the second stage, which takes the first one's result.
+        devices: the devices of the stages.
     """
 
     def __init__(self, first: nn.Module, second: nn.Module, devices: tuple[torch.device, torch.device]) -> None:
@@ -31,14 +31,14 @@ class Pipeline(nn.Module):
         self.first, self.second = first.to(devices[0]), second.to(devices[1])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the result on the second device. Nothing here waits for a device but for the copies between them."""
+        """Return the result on the second device. Only the copies between the devices wait for them."""
         parts = [self.first(part) for part in x.to(self.devices[0]).chunk(MICRO_BATCHES)]
-        # A copy is ordered behind what both devices were given before it; autograd copies gradients back.
+        # A copy is ordered after the earlier work of both devices; autograd copies gradients back.
         return torch.cat([self.second(part.to(self.devices[1])) for part in parts])
 
 
 def check_events(devices: tuple[torch.device, torch.device]) -> None:
-    """Make the second device wait for an event of the first one: the host does not wait."""
+    """Make the second device wait for an event of the first one; the host does not wait."""
     numbers = torch.arange(1000.0, device=devices[0])
     stream = torch.opencl.Stream(devices[0])
     stream.wait_stream(torch.opencl.current_stream(devices[0]))
@@ -58,7 +58,7 @@ def main() -> int:
         The exit code: 2 without two devices.
     """
     if torch.opencl.device_count() < 2:
-        print('This takes two devices. With PoCL: POCL_DEVICES="pthread basic"', file=sys.stderr)
+        print('This needs two devices. With PoCL: POCL_DEVICES="pthread basic"', file=sys.stderr)
         return 2
     devices = torch.device("opencl:0"), torch.device("opencl:1")
     for device in devices:
@@ -79,7 +79,7 @@ def main() -> int:
         torch.testing.assert_close(ours.cpu(), theirs)
 
     check_events(devices)
-    # The current device is where device="opencl" means, and what torch.opencl's functions are about.
+    # device="opencl" and torch.opencl's functions refer to the current device.
     with torch.opencl.device(1):
         assert torch.ones(2, device="opencl").device == devices[1]
     print("two devices: weights after a step agree with the CPU's")

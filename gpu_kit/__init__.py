@@ -1,1 +1,1 @@
-"""The kit for a machine with a GPU: ``build`` writes the folder, ``check`` is what runs there."""
+"""The kit for a machine with a GPU: ``build`` writes its folder, ``check`` runs on that machine."""

@@ -1,8 +1,8 @@
-"""Compares wheels and source distributions with the files that git tracks: each holds what it has to, and no more.
+"""Compares wheels and source distributions with the files that git tracks: none may be missing or superfluous.
 
     python scripts/check_release.py dist/release/*.whl dist/release/*.tar.gz
 
-Ends with 1 where one does not, and says what is wrong.
+Exits with 1 if one is wrong, and prints the problems.
 """
 
 import fnmatch
@@ -16,7 +16,7 @@ PACKAGE = "python/torch_opencl"
 # The tracked files that a build reads.
 FOLDERS = (PACKAGE, "python/launch", "rust", "cpp", "build_support", "tests/rust")
 FILES = ("build.rs", "native_functions.yaml", "Cargo.toml", "Cargo.lock", "pyproject.toml", "README.md", "LICENSE-*")
-# The largest file that a package index takes by default.
+# The largest file that a package index accepts by default.
 MOST_BYTES = 100 << 20
 
 
@@ -27,7 +27,7 @@ def tracked(*paths: str) -> set[str]:
 
 
 def wheel_problems(path: Path) -> list[str]:
-    """Return the flaws in the contents of a wheel."""
+    """Return the problems with the contents of a wheel."""
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         damaged = archive.testzip()
@@ -41,27 +41,27 @@ def wheel_problems(path: Path) -> list[str]:
     if len(fnmatch.filter(names, expected[0])) > 1:
         problems.append("has libraries for several releases of PyTorch")
     others = {name for name in names if not name.startswith(("torch_opencl/", "torch_opencl_rs"))}
-    return problems + [f"has {name}, which is of another package" for name in sorted(others)]
+    return problems + [f"has {name}, which belongs to another package" for name in sorted(others)]
 
 
 def sdist_problems(path: Path) -> list[str]:
-    """Return the flaws in the contents of a source distribution."""
+    """Return the problems with the contents of a source distribution."""
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     built = {name for name in names if name.endswith((".so", ".pyc")) or name.startswith("target/")}
     lacking = sorted(tracked(*FOLDERS, *FILES) - names)
-    return [f"lacks {name}" for name in lacking] + [f"has {name}, which was built" for name in sorted(built)]
+    return [f"lacks {name}" for name in lacking] + [f"has {name}, which is generated" for name in sorted(built)]
 
 
 def main(paths: list[str]) -> int:
-    """Check the files, by their ending."""
+    """Check the files, by their suffix."""
     failed = False
     for path in map(Path, paths):
         problems = wheel_problems(path) if path.suffix == ".whl" else sdist_problems(path)
         if path.stat().st_size >= MOST_BYTES:
             problems.append(f"is larger than {MOST_BYTES >> 20} MiB")
         failed |= bool(problems)
-        print(f"{path.name}: {'; '.join(problems) or 'holds what it has to'}")
+        print(f"{path.name}: {'; '.join(problems) or 'ok'}")
     return int(failed or not paths)
 
 

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# driver.sh DRIVER COMMAND...: runs a command of this checkout with one OpenCL driver and no other. Installs the driver
-# into .drivers if it is missing, and says so; nothing outside that folder is changed.
+# driver.sh DRIVER COMMAND...: runs a command of this checkout with only one OpenCL driver. Installs the driver into
+# .drivers if it is missing, and says so; nothing outside that folder is changed.
 #
-#   intel    Intel's runtime for processors, by pip
-#   pocl6    PoCL 6, Debian trixie's
-#   rusticl  Mesa's OpenCL on llvmpipe, Debian trixie's: no fp64, 32 KiB of local memory, kernels by way of SPIR-V
+#   intel    Intel's runtime for processors, from pip
+#   pocl6    PoCL 6 from Debian trixie
+#   rusticl  Mesa's OpenCL on llvmpipe from Debian trixie: no fp64, 32 KiB of local memory, kernels compiled through SPIR-V
 #
-# A machine that has the last two uses its own. Elsewhere, as root, the command runs in a root of Debian trixie, as these
-# drivers need its C library, into which the checkout and its Python are mounted: visible to that command only, and
-# gone with it.
+# If the machine has the last two, its own are used. Otherwise, as root, the command runs in a chroot of Debian trixie,
+# because these drivers need its C library. The checkout and its Python are mounted there, only for that command.
 set -euo pipefail
 
 CHECKOUT=$(cd "$(dirname "$0")/.." && pwd)
@@ -16,7 +15,7 @@ DRIVERS=$CHECKOUT/.drivers
 ROOT=$DRIVERS/trixie
 PYTHON=${RUN:-$CHECKOUT/.venv/bin/python}
 VENDORS=/etc/OpenCL/vendors
-# Python 3 brings the libraries that the standard library of another Python 3 is linked with.
+# The package python3 has the libraries that the standard library of another Python 3 is linked with.
 PACKAGES=mesa-opencl-icd,ocl-icd-libopencl1,pocl-opencl-icd,python3
 
 say() { printf '==> %s\n' "$*" >&2; }
@@ -26,8 +25,8 @@ stop() {
   exit 1
 }
 
-# with_driver FILE COMMAND...: the first variable is read by ocl-icd, the second by the Khronos loader. Drivers' own
-# caches, and ours of what they compile, are kept apart from those of the machine's driver.
+# with_driver FILE COMMAND...: the first variable is read by ocl-icd, the second by the Khronos loader. The drivers'
+# caches, and our cache of their programs, are separate from those of the machine's driver.
 with_driver() {
   local file=$1
   shift
@@ -46,7 +45,7 @@ intel() {
   with_driver "$library" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${library%/*}" "$@"
 }
 
-# on_trixie NAME.icd COMMAND...: with the driver that trixie registers so.
+# on_trixie NAME.icd COMMAND...: runs a command with the driver that trixie registers under that name.
 on_trixie() {
   local file=$VENDORS/$1
   shift
@@ -71,7 +70,7 @@ debian_mirror() {
 make_root() {
   [ "$(id -u)" = 0 ] ||
     stop "$DRIVER is not installed here. As root: on Debian trixie or newer, apt-get install ${PACKAGES//,/ }; on older" \
-      "ones run this once more."
+      "releases run this again."
   if [ -d "$ROOT" ]; then return; fi
   if ! command -v debootstrap >/dev/null; then
     say "installing debootstrap (apt-get)"
@@ -79,8 +78,8 @@ make_root() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
   fi
   local mirror=${DEBIAN_MIRROR:-$(debian_mirror)}
-  [ -n "$mirror" ] || stop "apt names no mirror of Debian here: set DEBIAN_MIRROR to the URL of one"
-  say "making a root of Debian trixie with PoCL 6 and rusticl in $ROOT (debootstrap, two minutes)"
+  [ -n "$mirror" ] || stop "apt is not configured with a Debian mirror: set DEBIAN_MIRROR to the URL of one"
+  say "making a chroot of Debian trixie with PoCL 6 and rusticl in $ROOT (debootstrap, two minutes)"
   mkdir -p "$DRIVERS"
   rm -rf "$ROOT.partial"
   debootstrap --variant=minbase --include="$PACKAGES" trixie "$ROOT.partial" "$mirror" >"$DRIVERS/debootstrap.log" ||
@@ -88,7 +87,8 @@ make_root() {
   mv "$ROOT.partial" "$ROOT"
 }
 
-# Of a Python of the system's, whose prefix is everything, the interpreter and the standard library.
+# The folders of the Python to mount. For the system's Python, whose prefix is /usr, only the interpreter and the standard
+# library.
 python_places() {
   realpath "$(dirname "$(dirname "$PYTHON")")"
   "$PYTHON" -c '
@@ -97,7 +97,7 @@ own = sys.base_prefix != "/usr"
 print(sys.base_prefix if own else os.path.realpath(sys.executable) + "\n" + sysconfig.get_path("stdlib"))'
 }
 
-# The second half of on_trixie, in a namespace of its own: mounts, and runs the command in the root.
+# The second half of on_trixie, in a separate mount namespace: mounts the folders, and runs the command in the chroot.
 within() {
   local place
   for place in /proc /sys /dev /tmp "$CHECKOUT" $(python_places); do
@@ -115,5 +115,5 @@ case $DRIVER in
   intel) intel "$@" ;;
   pocl6) on_trixie pocl.icd "$@" ;;
   rusticl) RUSTICL_ENABLE=${RUSTICL_ENABLE:-llvmpipe} on_trixie rusticl.icd "$@" ;;
-  *) stop "there is no driver $DRIVER here: it is one of intel, pocl6 and rusticl" ;;
+  *) stop "unknown driver $DRIVER: expected intel, pocl6 or rusticl" ;;
 esac

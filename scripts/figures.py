@@ -1,7 +1,7 @@
-"""Draws the README's pictures from the documents' own tables: `make figures`.
+"""Draws the README's images from tables in docs: `make figures`.
 
 docs/images/coverage.svg counts the cells of the measured table of docs/coverage.md; docs/images/speed.svg shows the
-table in docs/performance.md that `make speed` writes. No figure is typed here.
+table in docs/performance.md that `make speed` writes. This file has no figures.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def bar(x: float, y: float, width: float, colour: str) -> str:
 
 
 def picture(title: str, height: float, elements: list[str]) -> str:
-    """Return an SVG with a title; the white background is for pages in dark colours."""
+    """Return an SVG with a title; the white background is for pages with a dark theme."""
     size = f'viewBox="0 0 {WIDTH} {height:.0f}" font-family="sans-serif"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size}>'
     body = [f"<title>{escape(title)}</title>", f'<rect width="{WIDTH}" height="{height:.0f}" fill="white"/>']
@@ -90,7 +90,7 @@ def speed(document: str) -> str:
     """
     found = re.search(r"^(Commit .*)\.\n\n\| group \| rows \| default .*\n\|.*\n((?:\|.*\n)+)", document, re.M)
     if found is None:
-        raise ValueError("docs/performance.md has no table that `make speed` has written")
+        raise ValueError("docs/performance.md has no table from `make speed`")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[2].splitlines()]
     ratios = {name.replace("`", ""): float(default) for name, _, default, *_ in rows}
     left, scale = 240, (WIDTH - 310) / max(ratios.values())
@@ -113,7 +113,7 @@ def speed(document: str) -> str:
 
 
 def main() -> None:
-    """Write both pictures."""
+    """Write both images."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--to", type=Path, default=ROOT / "docs/images", help="the folder, docs/images by default")
     folder = parser.parse_args().to

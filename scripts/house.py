@@ -1,7 +1,7 @@
-"""Counts what the code costs to change: `make house`.
+"""Measures how hard the code is to change: `make house`.
 
-Everything is counted in the files of git, nothing estimated: lines, arguments of kernels, lines that spell an argument,
-circles of imports, comments that open in a way the style guide avoids, words that the field has others for.
+Everything is counted in the files of git, nothing is estimated: lines, arguments of kernels, lines that name an
+argument, import cycles, comments with openers that the style guide avoids, identifiers with nonstandard terms.
 `--commits` counts the files that commits have touched: scripts/house.py --commits "pointwise=HASH" "composite=HASH".
 """
 
@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# A kernel with more arguments is held to be hard to call, and a longer file hard to read.
+# Kernels with more arguments count as hard to call, longer files as hard to read.
 MANY = 12
 LONG = 400
-# Arguments of operators by PyTorch's names, and where they are used, from the C++ body to the kernel.
+# Arguments of operators by PyTorch's names, and the folders that use them, from the C++ body to the kernel.
 ARGUMENTS = {
     "divisor_override": ("cpp/native/pool.cpp", "rust/ops/pool"),
     "is_first_step": ("cpp/native/optimizer", "rust/ops/optimizer"),
@@ -32,10 +32,10 @@ MATMUL = ("rust/ops/matmul/", "rust/ops/convolution/", "rust/blas/", "cpp/native
 GEMM = ("rust/ops/matmul/", "rust/blas/", "cpp/native/matmul.cpp")
 CONVOLUTION = ("rust/ops/convolution/", "rust/ops/matmul/", "cpp/native/convolution.cpp")
 OPTIMIZER = ("rust/ops/optimizer/", "cpp/native/optimizer.cpp")
-# Words of identifiers (a regular expression of their parts in lower case, joined by `_`), what the field says instead,
-# and the folders in which they mean that.
+# Nonstandard words of identifiers (a regular expression of their parts in lower case, joined by `_`), the standard
+# terms, and the folders in which they have that meaning.
 WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    # `product` alone is what iterators of Rust have.
+    # `product` alone is a method of Rust's iterators.
     "products|(?<=_)product": ("matmul, GEMM", MATMUL),
     "factors?": ("operand A, B", MATMUL),
     # A spatial dimension of an input is its depth, as in PyTorch.
@@ -60,16 +60,16 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "worker": ("compile thread", ("rust/",)),
     "demand": ("hot counter", ("rust/",)),
     "hurry": ("eager mode", EVERYWHERE),
-    # `groups_per_unit` is a parameter of tunings that users name.
+    # `groups_per_unit` is a tuning parameter, which users see.
     "busy|(?<!groups_)per_unit": ("occupancy target", ("rust/ops/",)),
     # Not the enumerator `LogSumExp`.
     "log_sums?(?!_exp)": ("logsumexp", EVERYWHERE),
     "keep(?!_prob)": ("1 - dropout_p", ("rust/ops/attention/", "cpp/native/scaled_dot_product.cpp")),
-    # Beside the operand `lr`, `learning_rate` is the value.
+    # `learning_rate` is the value of the operand `lr`.
     "(?<!learning_)rate|rate_decay": ("lr, lr_decay", OPTIMIZER),
     "damping": ("dampening", OPTIMIZER),
     "momentum2": ("beta2", OPTIMIZER),
-    # One bag, and `bag_size`, are PyTorch's own words.
+    # `bag` at the end and `bag_size` are PyTorch's terms.
     "bag(?!$|_size)": ("embedding_bag", EVERYWHERE),
     "search": ("searchsorted, nonzero", ("rust/ops/", "cpp/native/")),
     "updates?": ("scatter", ("rust/ops/index/", "cpp/native/index.cpp")),
@@ -78,7 +78,7 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "numbers": ("values, parameters", EVERYWHERE),
     "greatest_divisor": ("gcd", EVERYWHERE),
 }
-# Files in which a word is right: torch.distributed calls the number of a process in its group a rank.
+# Files in which a word is correct: torch.distributed calls the index of a process in its group its rank.
 EXEMPT = {"rank": "cpp/process_group"}
 
 
@@ -86,7 +86,7 @@ def tracked(*patterns: str) -> list[Path]:
     """List the files of git that match.
 
     Args:
-        patterns: as `git ls-files` takes them.
+        patterns: for `git ls-files`.
 
     Returns:
         Paths, absolute, in order.
@@ -101,7 +101,7 @@ def lines(paths: Iterable[Path]) -> int:
 
 
 def kernels() -> Iterator[tuple[str, int]]:
-    """Name each kernel, and count its arguments: its scalars are one (rust/codegen/kernels.rs)."""
+    """Yield each kernel's name and number of arguments; its scalars count as one (rust/codegen/kernels.rs)."""
     texts = [re.sub(r"//.*|\\\n", " ", path.read_text()) for path in tracked("rust/*.cl")]
     lists = dict(re.findall(r"#define (\w+_ARGUMENTS)\s+(.*)", "\n".join(texts)))
     for text in texts:
@@ -109,14 +109,14 @@ def kernels() -> Iterator[tuple[str, int]]:
             spelled = parameters
             while listed := re.search(r"\w+_ARGUMENTS", spelled):
                 spelled = spelled.replace(listed[0], lists[listed[0]])
-            # Empty but where torch.compile has written a text behind the kernel.
+            # Empty unless torch.compile has added an epilogue to the kernel.
             spelled = spelled.replace(", FUSED_PARAMETERS", "")
             scalars = re.findall(r"(?:^|,)\s*(?:int|long|ulong|T|TR)\s+\w+", spelled)
             yield name, len(spelled.split(",")) - max(len(scalars) - 1, 0)
 
 
 def rust_imports() -> dict[str, set[str]]:
-    """Modules of Rust that name other modules of theirs, by `use` or by path."""
+    """Rust modules, and the modules that they refer to with `use`."""
     modules = {}
     for path in tracked("rust/*.rs"):
         parts = path.relative_to(ROOT / "rust").with_suffix("").parts
@@ -127,12 +127,12 @@ def rust_imports() -> dict[str, set[str]]:
     for name, path in modules.items():
         text = path.read_text().split("#[cfg(test)]")[0]
         parent = name.rsplit("::", 1)[0] if "::" in name else ""
-        # Of `mod.rs`, `super` is the module above; of others the module that they are in.
+        # `super` is the parent module, for `mod.rs` as well as for other files.
         found = set()
         for base, rest in re.findall(r"\buse (crate|super|self)::([^;]+);", text):
             prefix = {"crate": "", "super": parent, "self": name}[base]
             for leaf in leaves(rest):
-                # cxx puts what C++ sees into a module that the functions behind it take their types from.
+                # cxx declares the C++ interface in a module `ffi`, whose types its implementations use: not a cycle.
                 if "ffi" in leaf.split("::"):
                     continue
                 found.add(longest(modules, "::".join(filter(None, [prefix, leaf]))))
@@ -141,7 +141,7 @@ def rust_imports() -> dict[str, set[str]]:
 
 
 def leaves(tree: str) -> Iterator[str]:
-    """Spell out `a::{b, c::d}` as `a::b` and `a::c::d`."""
+    """Expand `a::{b, c::d}` to `a::b` and `a::c::d`."""
     tree = " ".join(tree.split())
     if "{" not in tree:
         yield tree.split(" as ")[0]
@@ -157,14 +157,14 @@ def leaves(tree: str) -> Iterator[str]:
 
 
 def longest(modules: Iterable[str], path: str) -> str:
-    """Give the module that a path leads into."""
+    """Return the module that a path refers to."""
     while path and path not in modules:
         path = path.rpartition("::")[0]
     return path
 
 
 def python_imports() -> dict[str, set[str]]:
-    """Modules of the package, and those that they import when they are loaded."""
+    """Modules of the package, and the modules that they import when they are loaded."""
     package = ROOT / "python"
     modules = {".".join(path.relative_to(package).with_suffix("").parts): path for path in tracked("python/*.py")}
     graph: dict[str, set[str]] = {}
@@ -213,10 +213,10 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def identifiers(path: Path) -> Iterator[str]:
-    """Yield a file's identifiers outside of comments and texts, and its name: in lower case, parts joined by `_`."""
+    """Yield a file's identifiers outside of comments and strings, and its name: in lower case, parts joined by `_`."""
     code = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', " ", path.read_text(), flags=re.S)
     for name in (path.stem, *re.findall(r"[A-Za-z_]\w*", code)):
-        # One of the words stays right in the operator's own name.
+        # The operator's name has one of the words, and is correct.
         yield re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("embedding_bag", "")
 
 
@@ -238,7 +238,7 @@ def words() -> Counter[str]:
 
 
 def spellings() -> dict[str, tuple[int, int]]:
-    """Count the lines that name each of some arguments, and their files."""
+    """Count the lines that name each argument of ARGUMENTS, and the files of these lines."""
     counted = {}
     for argument, folders in ARGUMENTS.items():
         word = re.compile(rf"\b{argument}\b")
@@ -265,7 +265,7 @@ def row(question: str, now: object, wanted: object) -> None:
 
 def main() -> None:
     """Print the counts."""
-    parser = argparse.ArgumentParser(description="Counts what the code costs to change.")
+    parser = argparse.ArgumentParser(description="Measures how hard the code is to change.")
     parser.add_argument(
         "--commits", nargs="+", default=[], metavar="KIND=HASH", help="count the files of these commits"
     )
@@ -274,31 +274,31 @@ def main() -> None:
     many = sorted(name for name, arguments in counted.items() if arguments > MANY)
     files = tracked(*SOURCES, "*.py")
     long = [path.relative_to(ROOT).as_posix() for path in files if lines([path]) > LONG]
-    openers = re.compile(r"^\s*(?://+!?|#)\s(?:What|Whether)\b")
+    openers = re.compile(r"^\s*(?://+!?|#)\s(?:What|Whether|Of|Those|The same|Where|Nobody)\b")
     opened = sum(bool(openers.match(line)) for path in files for line in path.read_text().splitlines())
-    graphs = {"Rust, cxx's aside": rust_imports(), "Python": python_imports()}
+    graphs = {"Rust without cxx": rust_imports(), "Python": python_imports()}
 
     row("", "now", "wanted")
     for argument, (spelled, where) in spellings().items():
-        row(f"lines that spell {argument}, from C++ to kernel, in {where} files", spelled, 3)
+        row(f"lines that name {argument}, from C++ to kernel, in {where} files", spelled, 3)
     for kind, commit in commits:
         code, beside = touched(commit)
-        row(f"files of a {kind}, {beside} of tests and documents aside", code, WANTED_FILES.get(kind, "-"))
+        row(f"files of a {kind}, without {beside} of tests and docs", code, WANTED_FILES.get(kind, "-"))
     row("lines of hand-written C++", lines(tracked("cpp/*.cpp", "cpp/*.h")), "<= 6000")
     row("lines of rust/bridge*", lines(tracked("rust/bridge.rs", "rust/bridge/*.rs")), "<= 600")
     row(f"kernels with more than {MANY} arguments, of {len(counted)}", len(many), 0)
     print("".join(f"  {name}\n" for name in many), end="")
     for language, graph in graphs.items():
         found = circles(graph)
-        row(f"import circles, {language}", len(found), 0)
+        row(f"import cycles, {language}", len(found), 0)
         print("".join(f"  {', '.join(circle)}\n" for circle in found), end="")
-    row("comments that open with What or Whether", opened, 0)
+    row("comment lines that open with What, Whether, Of, Those, The same, Where or Nobody", opened, "<= 10")
     row(f"files with more than {LONG} lines", len(long), 0)
     print("".join(f"  {name}\n" for name in long), end="")
     row('microseconds to enqueue a small add: make bench CASES="add of 4"', "measured", "<= 4.5")
     row("speed of every row: make bench", "measured", "no slower")
     used = words()
-    row("identifiers with words that the field has others for", sum(used.values()), 0)
+    row("identifiers with nonstandard terms", sum(used.values()), 0)
     for word, times in used.most_common():
         row(f"  {word}: {WORDS[word][0]}", times, 0)
     print(f"Rust, lines: {lines(tracked('rust/*.rs'))}; OpenCL C: {lines(tracked('*.cl'))}")

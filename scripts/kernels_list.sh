@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lists the entry points of the OpenCL kernels: one line a family, then the total. Kernels that macros
-# define count too, and those of any compute class, hence the preprocessor.
+# Lists the entry points of the OpenCL kernels: one line per family, then the total. The preprocessor is needed
+# for kernels that macros define, and for kernels of all compute classes.
 set -euo pipefail
 cd "$(dirname "$0")/../rust"
 

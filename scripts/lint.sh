@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Formats and lints the four languages. "check" changes nothing and fails on the first finding; "fix" formats. What follows
-# "check" are packages that clippy looks at besides the main one.
+# Formats and lints the four languages. "check" changes nothing and fails on the first finding; "fix" formats. Arguments
+# after "check" are packages that clippy checks besides the main one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mapfile -t clang < <(find cpp tests/gpu_compile tests/coalescing -name '*.cpp' -o -name '*.h'; find rust -name '*.cl')
 
-# Distributions and rustup ship these two apart from cargo.
+# Distributions and rustup ship these two separately from cargo.
 require_rust_components() {
   local component
   for component in fmt clippy; do

@@ -1,7 +1,7 @@
-"""Print the polynomials of rust/ops/pointwise/*.cl: `python scripts/polynomials.py bessel`, or another of those files.
+"""Print the polynomials of rust/ops/pointwise/*.cl: `python scripts/polynomials.py bessel`, or another of these files.
 
-Each is a Chebyshev series, computed by interpolation in 50 digits, as long as double or float needs, and written in
-powers of its variable t, from -1 to 1; a table begins with the highest power.
+Each is a Chebyshev series, computed by interpolation in 50 digits, with as many terms as double or float needs, and
+written in powers of its variable t, from -1 to 1; a table begins with the highest power.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from mpmath import mp, mpf
 
 mp.dps = 50
 NODES = 80
-# Of zeta at -2.5, the square of the reciprocal.
+# The square of the reciprocal of zeta at -2.5.
 LEFT = mpf(9) / 4 / mpf("2.5") ** 3
 
 
@@ -24,12 +24,12 @@ class Series:
     f: Callable[[mpf], mpf]
     x: Callable[[mpf], mpf]
     comment: str
-    # Where the function is near 0, errors are those of its greatest value.
+    # If true, errors are relative to the function's greatest value.
     has_zeros: bool = False
 
 
 def reciprocal(most: float) -> Callable[[mpf], mpf]:
-    """Return the map onto reciprocals of 0 to `most`; its end, infinity, is never a node."""
+    """Return the map onto reciprocals of 0 to `most`; infinity, at its end, is never a node."""
     return lambda t: 1 / (mpf(most) * (t + 1) / 2)
 
 
@@ -39,12 +39,12 @@ def linear(low: object, high: object) -> Callable[[mpf], mpf]:
 
 
 def root_of(most: float) -> Callable[[mpf], mpf]:
-    """Return the map onto numbers whose squares are 0 to `most`."""
+    """Return the map onto values whose squares are 0 to `most`."""
     return lambda t: mp.sqrt(mpf(most) * (t + 1) / 2)
 
 
 def far(most: float) -> Callable[[mpf], mpf]:
-    """Return the map onto numbers whose squares' reciprocals are 0 to `most`."""
+    """Return the map onto values whose squares' reciprocals are 0 to `most`."""
     return lambda t: 1 / mp.sqrt(mpf(most) * (t + 1) / 2)
 
 
@@ -63,7 +63,7 @@ def hankel(order: int, is_sine: bool) -> Callable[[mpf], mpf]:
 
 
 def airy_far(is_sine: bool) -> Callable[[mpf], mpf]:
-    """Return the factor of the sine, or zeta times that of the cosine, on the left (DLMF 9.7.9)."""
+    """Return the factor of the sine, or zeta times the factor of the cosine, on the left (DLMF 9.7.9)."""
 
     def f(zeta: mpf) -> mpf:
         z = (zeta * 3 / 2) ** (mpf(2) / 3)
@@ -84,7 +84,7 @@ def quantile(p: mpf) -> mpf:
 
 
 def tail(s: mpf) -> mpf:
-    """Return what is left of the quantile at exp(-z^2 / 2), times z = 1 / s."""
+    """Return the remainder of the quantile at exp(-z^2 / 2) after its leading terms, times z = 1 / s."""
     z = 1 / s
     return (z - mp.log(z) / z - quantile(mp.exp(-z * z / 2))) * z
 
@@ -99,7 +99,7 @@ def over_zeros(x: mpf, zero: Callable[[int], mpf]) -> mpf:
 
 
 def airy_right(zeta: mpf) -> mpf:
-    """Return the Airy function less its decay."""
+    """Return the Airy function without its decay."""
     x = (zeta * 3 / 2) ** (mpf(2) / 3)
     return mp.airyai(x) * mp.exp(zeta) * mp.root(x, 4)
 
@@ -214,7 +214,7 @@ FILES = {
 
 
 def coefficients(series: Series) -> list[mpf]:
-    """Return those of the Chebyshev series, of which the first counts half."""
+    """Return the coefficients of the Chebyshev series, the first of which counts half."""
     nodes = [mp.pi * (2 * k + 1) / (2 * NODES) for k in range(NODES)]
     values = [series.f(series.x(mp.cos(node))) for node in nodes]
     scale = (max if series.has_zeros else min)(abs(value) for value in values)
@@ -223,7 +223,7 @@ def coefficients(series: Series) -> list[mpf]:
 
 
 def powers(series: list[mpf], epsilon: float) -> list[mpf]:
-    """Return the coefficients of powers of t, highest first, of as many terms as the error allows."""
+    """Return the coefficients of powers of t, highest first, with as few terms as the error allows."""
     *terms, scale = series
     count = len(terms)
     while sum(abs(term) for term in terms[count - 1 :]) < epsilon:

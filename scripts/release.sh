@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Builds and checks the wheels of all supported releases of PyTorch, and the source distribution, in dist/release. It uploads
+# Builds and checks the wheels for all supported releases of PyTorch, and the source distribution, in dist/release. It uploads
 # nothing:
 #
 #   scripts/release.sh                  all releases
-#   scripts/release.sh 2.11 2.13        some
-#   scripts/release.sh --upload ...     then uploads by twine, which asks for a token, after one more question
+#   scripts/release.sh 2.11 2.13        some releases
+#   scripts/release.sh --upload ...     then asks for confirmation and uploads with twine, which asks for a token
 #
-# A wheel is for the C library of the machine that links it, and of newer ones: build on the oldest distribution that is to be
-# served. auditwheel names the tag (manylinux_...), and refuses a library that needs what no tag allows. check_release.py compares
-# what the files hold with those that git tracks, and twine, which is installed into target/twine, checks their descriptions.
+# A wheel needs the C library of the machine that links it, or a newer one: build on the oldest supported distribution.
+# auditwheel sets the tag (manylinux_...), and refuses a library with requirements that no tag allows. check_release.py compares
+# the files in the archives with those that git tracks, and twine, which is installed into target/twine, checks their metadata.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -31,8 +31,8 @@ if [ ${#releases[@]} -eq 0 ]; then
   for minor in $(seq "${oldest#*.}" "${newest#*.}"); do releases+=("${oldest%%.*}.$minor"); done
 fi
 
-# What is released is a commit, with a line in the changelog.
-[ -z "$(git status --porcelain)" ] || stop "there are changes that are not committed"
+# A release is a commit, with a section in the changelog.
+[ -z "$(git status --porcelain)" ] || stop "there are uncommitted changes"
 version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' python/torch_opencl/__init__.py)
 grep -q "^## $version" CHANGELOG.md || stop "CHANGELOG.md has no section for $version"
 grep -q "^version = \"$version\"" Cargo.toml || stop "Cargo.toml has another version than the package, $version"
@@ -52,7 +52,7 @@ RUN=$PWD/.venv/bin/python
 TWINE=$PWD/target/twine
 twine() { PYTHONPATH=$TWINE "$RUN" -m twine "$@"; }
 
-# Of the commit alone: a checkout has files beside it.
+# From the commit, because a checkout has other files.
 echo "==> the source distribution"
 rm -rf target/sdist
 mkdir -p target/sdist
@@ -64,7 +64,7 @@ backend.build_sdist(sys.argv[1])' "$OLDPWD/dist/release" >/dev/null)
 [ -d "$TWINE" ] || "$RUN" -m pip install --quiet --disable-pip-version-check --target "$TWINE" twine
 twine check --strict dist/release/*.whl dist/release/*.tar.gz
 
-# A wheel that was built can be installed and computes, without the sources.
+# Checks that a wheel can be installed and computes, without the sources.
 usual=$("$RUN" -c 'import torch; print("".join(torch.__version__.split(".")[:2]))')
 installed=target/release-check
 for wheel in dist/release/*.post"$usual"-*.whl; do

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Prepares a Debian or Ubuntu machine to build and run torch-opencl-rs: build tools, an OpenCL driver if there is none, and
-# the Python environment VENV (.venv) with PyTorch TORCH (that of requirements-dev.txt). Does only what is missing, and says
-# what it does. As root it installs system packages by apt-get; otherwise it names those that it cannot do without.
+# the Python environment VENV (.venv) with PyTorch TORCH (by default the version in requirements-dev.txt). Installs only what
+# is missing, and says so. As root it installs system packages with apt-get; otherwise it lists the missing ones.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 PYTHON=${PYTHON:-python3}
 VENV=${VENV:-.venv}
-# There while the environment is made.
+# Exists while the environment is made.
 UNFINISHED=$VENV/unfinished
 PACKAGE_LISTS_ARE_FRESH=
 export PATH="$PWD/$VENV/bin:$PATH"
@@ -30,7 +30,7 @@ apt_install() {
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
-# need COMMAND PACKAGE...: installs the packages as root where the command is missing.
+# need COMMAND PACKAGE...: installs the packages as root if the command is missing.
 need() {
   local command=$1
   shift
@@ -50,9 +50,8 @@ has_rust() {
   at_least "$(rust_version)" "$found"
 }
 
-# The name under which the distribution ships a cargo that is new enough. Debian has one for building
-# Firefox (cargo-web), Ubuntu one a version. Old plain ones count otherwise, cargo 0.66 for Rust 1.63,
-# and so are too low here, as they should be.
+# The distribution's package with a cargo that is new enough. Debian has one for building Firefox (cargo-web), Ubuntu one
+# per version. Old plain packages have another version scheme, such as cargo 0.66 for Rust 1.63, and are correctly rejected.
 cargo_package() {
   local candidate package
   for package in cargo-web $(apt-cache pkgnames cargo-1. | grep -E '^cargo-1\.[0-9]+$' | sort -rV) cargo; do
@@ -72,7 +71,7 @@ setup_rust() {
   apt-get update -qq
   PACKAGE_LISTS_ARE_FRESH=yes
   package=$(cargo_package)
-  [ -n "$package" ] || stop "this release has no package of a Rust that is new enough. $cure"
+  [ -n "$package" ] || stop "this distribution has no package with a new enough Rust. $cure"
   suffix=${package#cargo}
   apt_install ca-certificates "$package" "rustc$suffix"
   apt_install "rust$suffix-clippy" "rustfmt$suffix" || say "without clippy and rustfmt, \`make lint\` will not run"
@@ -80,7 +79,7 @@ setup_rust() {
   has_rust || stop "the cargo of $package is not the first one in PATH. $cure"
 }
 
-# Ubuntu's versioned packages stay out of PATH; the Makefile puts .venv/bin there.
+# Ubuntu's versioned packages are not in PATH; the Makefile adds .venv/bin to it.
 link_versioned_rust() {
   local directory
   directory=$(find /usr/lib -maxdepth 2 -path '/usr/lib/rust-1.*/bin' | sort -rV | head -n 1)
@@ -94,11 +93,11 @@ setup_python() {
   "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
     stop "$PYTHON is older than 3.10. Install a newer one and run: make PYTHON=/path/to/python3 ..."
   if [ -e "$UNFINISHED" ]; then
-    say "making $VENV once more, as that was interrupted"
+    say "making $VENV again, because that was interrupted"
     rm -rf "$VENV"
     link_versioned_rust
   fi
-  # One without pip was interrupted too, or made by another tool: it gets pip, and keeps what it has.
+  # An environment without pip was interrupted as well, or made by another tool: it gets pip, and keeps its packages.
   if [ ! -x "$VENV/bin/python" ] || ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then make_venv; fi
   if ! requirements | cmp -s - "$VENV/requirements-installed.txt"; then
     say "installing the packages of requirements-dev.txt into $VENV (PyTorch is large)"
@@ -109,7 +108,7 @@ setup_python() {
   fi
 }
 
-# requirements-dev.txt with the PyTorch that is asked for. Some releases of it take no setuptools as new as the one there.
+# requirements-dev.txt with the requested PyTorch. Some releases of PyTorch do not allow the setuptools in that file.
 requirements() {
   local usual
   usual=$(sed -n 's/^torch==//p' requirements-dev.txt)
@@ -126,7 +125,7 @@ make_venv() {
     apt_install python3-venv
   fi
   say "making the Python environment $VENV"
-  # What others have made is not ours to remove, should this be interrupted.
+  # An existing environment is not marked, so that it is not removed after an interruption.
   if [ ! -e "$VENV/pyvenv.cfg" ]; then
     mkdir -p "$VENV"
     touch "$UNFINISHED"
@@ -135,12 +134,12 @@ make_venv() {
   rm -f "$UNFINISHED"
 }
 
-# pip lists a package's files last. It takes one without a list, whose installation was interrupted, for installed.
+# pip writes a package's file list last, but treats a package without a list, after an interruption, as installed.
 remove_torn_packages() {
   local information
   for information in "$VENV"/lib/python3*/site-packages/*.dist-info; do
     if [ ! -d "$information" ] || [ -e "$information/RECORD" ]; then continue; fi
-    say "removing what an interruption has left of $(basename "$information" .dist-info)"
+    say "removing the incomplete installation of $(basename "$information" .dist-info)"
     rm -rf "$information"
   done
 }

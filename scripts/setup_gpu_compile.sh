@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the compilers of `make gpu-compile` where they are missing: clang and libclc by apt-get as root, and NVIDIA's
-# assembler by pip into target/gpu_compile/nvcc, which git ignores.
+# Installs missing compilers for `make gpu-compile`: clang and libclc with apt-get as root, and NVIDIA's assembler with
+# pip into target/gpu_compile/nvcc, which git ignores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,10 +8,10 @@ PYTHON=${RUN:-.venv/bin/python}
 NVCC=target/gpu_compile/nvcc
 WANTED=tests/gpu_compile/requirements.txt
 
-# find_tools: fails where a compiler is missing.
+# find_tools: fails if a compiler is missing.
 find_tools() { PYTHONPATH=tests "$PYTHON" -c 'from gpu_compile.tools import find; find()' 2>/dev/null; }
 
-# Of the releases of a distribution the newest that is there, with its own libclc.
+# The distribution's newest clang release that has a matching libclc.
 newest_clang() {
   local release
   for release in 21 20 19 18 17 16; do

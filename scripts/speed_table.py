@@ -52,7 +52,7 @@ def groups(rows: list[dict]) -> list[str]:
 
 
 def libraries(models: list[dict]) -> list[str]:
-    """Return the lines of the models, by library and of all: medians of the models' ratios."""
+    """Return the lines of the models, by library and for all: medians of the models' ratios."""
     timed = {model["name"]: model["ratio"] for model in models if "ratio" in model}
     if not timed:
         raise SystemExit("no model was timed")
@@ -75,8 +75,8 @@ def processor() -> str:
 def main() -> None:
     """Replace the table between the two comments in docs/performance.md."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", type=Path, help="what `python -m benchmarks --rows` wrote")
-    parser.add_argument("models", type=Path, help="what `python tests/models --results` wrote")
+    parser.add_argument("rows", type=Path, help="the file of `python -m benchmarks --rows`")
+    parser.add_argument("models", type=Path, help="the file of `python tests/models --results`")
     asked = parser.parse_args()
     page = PAGE.read_text()
     before, _, rest = page.partition(BEGIN)

@@ -1,4 +1,4 @@
-"""The rows of the table, a file for each kind. A row is a line in one of the small tables there."""
+"""The rows of the table, with a file for each kind. A row is a line in one of the tables in these files."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -51,11 +51,11 @@ def all_cases() -> list[Case]:
 
 
 def select(words: Sequence[str], quick: bool = False) -> list[Case]:
-    """Return the rows that are asked for.
+    """Return the selected rows.
 
     Args:
         words: groups, names and patterns for names; none for all rows.
-        quick: whether only to take those that ``--quick`` measures.
+        quick: whether to select only rows that ``--quick`` measures.
 
     Returns:
         The rows, group by group.

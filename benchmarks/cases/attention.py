@@ -1,4 +1,4 @@
-"""Scaled dot product attention, and the layers around it."""
+"""Scaled dot product attention, and multi-head layers."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -48,7 +48,7 @@ def _heads(
 ) -> Work:
     work = direction(function, [random(device, *shape, dtype=dtype, index=index) for index in range(3)])
     batch, heads, tokens, width = shape
-    # Two matmuls forward; five backward, where the scores are computed again. Half of them, where causal.
+    # Two matmuls forward; five backward, which recomputes the scores. Half as many operations if causal.
     matmuls = 2 if direction is forward else 5
     flops = matmuls * 2 * batch * heads * tokens * tokens * width / (2 if function.keywords["is_causal"] else 1)
     return Work(run=work.run, reads=work.reads, flops=flops)

@@ -12,7 +12,7 @@ from benchmarks import models, recent_models
 from benchmarks.case import Work
 from benchmarks.inputs import indices, random
 
-# Takes a function and returns what is measured in its place: torch.compile, or what leaves it as it is.
+# Takes a function and returns the one to measure in its place: torch.compile, or the identity.
 Compile = Callable[[Callable], Callable]
 
 
@@ -21,11 +21,11 @@ class CompiledCase:
     """One row.
 
     Attributes:
-        group: the rows that it is judged with; see :data:`benchmarks.targets.COMPILED`.
-        name: what it is, in words that select it on the command line.
-        build: prepares the work on a device, with what compiles its function.
-        tolerance: how far a result may be from the CPU's, as a part of the largest number in it.
-        eager: the least ratio to eager mode, if it is not the group's.
+        group: the rows with the same targets; see :data:`benchmarks.targets.COMPILED`.
+        name: its name, which selects it on the command line.
+        build: prepares the work on a device, with the function that compiles it.
+        tolerance: the allowed difference from the CPU's result, as a part of the largest value in it.
+        eager: the least ratio to eager mode, if it differs from the group's.
         quick: whether ``--quick`` measures it.
     """
 
@@ -38,7 +38,7 @@ class CompiledCase:
 
 
 SQUARE = (2048, 2048)
-# name: the function, and how many matrices of 4 M elements it takes
+# name: the function, and its number of matrices of 4 M elements
 CHAINS: dict[str, tuple[Callable[..., torch.Tensor], int]] = {
     "gelu(x * w + b) + r": (lambda x, w, b, r: functional.gelu(x * w + b) + r, 4),
     "tanh(x * w + b) * sigmoid(r)": (lambda x, w, b, r: torch.tanh(x * w + b) * torch.sigmoid(r), 4),
@@ -53,7 +53,7 @@ CHAINS: dict[str, tuple[Callable[..., torch.Tensor], int]] = {
     "clamp, scale, round": (lambda x: torch.round(x.clamp(-2, 2) * 63.5) / 63.5, 1),
 }
 ROWS = (4096, 1024)
-# name: the function, and how many vectors of a row's length it takes besides
+# name: the function, and its number of additional vectors of a row's length
 NORMS: dict[str, tuple[Callable[..., torch.Tensor], int]] = {
     "softmax": (lambda x: x.softmax(-1), 0),
     "layer_norm": (lambda x, w, b: functional.layer_norm(x, x.shape[-1:], w, b), 2),
@@ -188,7 +188,7 @@ def gpt(layers: int = 4) -> nn.Module:
     return models.Decoder(vocabulary=VOCABULARY, tokens=128, width=256, layers=layers, heads=4)
 
 
-# name, what builds it, the least ratio to eager mode
+# name, the function that builds it, the least ratio to eager mode
 NETWORKS: tuple[tuple[str, Callable[[torch.device, Compile], Work], float], ...] = (
     ("GPT-like 4x128 training step", partial(_training, gpt, _text(VOCABULARY, 4, 128)), 1.05),
     (

@@ -68,9 +68,9 @@ OTHERS = (
     Shape(64, 64, 3, 1, 56, batch=1),
 )
 QUICK = (RESNET50[0], RESNET50[2], RESNET50[6], RESNET50[17], OTHERS[0])
-# name: the operands whose gradients are wanted
+# name: the operands whose gradients are computed
 GRADIENTS = {"input": (0,), "weight": (1,)}
-# Of other dimensions: the function, the input's and the weight's shape.
+# Other kinds of convolutions. name: the function, the shapes of input and weight
 MORE: dict[str, tuple[Callable[..., torch.Tensor], tuple[int, ...], tuple[int, ...]]] = {
     "1d 256-256 k3 1024": (partial(functional.conv1d, padding=1), (BATCH, 256, 1024), (256, 256, 3)),
     "3d 32-32 k3 16": (partial(functional.conv3d, padding=1), (BATCH, 32, 16, 16, 16), (32, 32, 3, 3, 3)),
@@ -118,7 +118,7 @@ def _backward(function: Callable, operands: Callable, wanted: tuple[int, ...], d
     operands = operands(device)
     with FlopCounterMode(display=False) as counter:
         function(*operands)
-    # A gradient takes as many operations as the result. PyTorch's count of a gradient's takes no account of groups.
+    # A gradient takes as many operations as the result. PyTorch's count for gradients ignores groups.
     return replace(backward(function, operands, wanted), flops=counter.get_total_flops())
 
 

@@ -1,4 +1,4 @@
-"""Copies and casts of sixteen million elements at most, which allocate their result or write into a tensor."""
+"""Copies and casts of at most sixteen million elements, which allocate their result or write into a tensor."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -8,7 +8,7 @@ import torch
 from benchmarks.case import Case, Work
 from benchmarks.inputs import DTYPES, forward, random
 
-# name: the shape of the input, what is done with it
+# name: the shape of the input, the function
 COPIES: dict[str, tuple[tuple[int, ...], Callable[[torch.Tensor], torch.Tensor]]] = {
     "clone": ((4096, 4096), torch.clone),
     "transpose": ((4096, 4096), lambda x: x.t().contiguous()),
@@ -30,7 +30,7 @@ COPIES: dict[str, tuple[tuple[int, ...], Callable[[torch.Tensor], torch.Tensor]]
 }
 CASTS = ("f32 bf16", "bf16 f32", "f32 f16", "f16 f32", "f32 f64", "f64 f32", "f32 i64", "i64 f32", "bool f32")
 COPY_DTYPES = ("f32", "bf16", "i64")
-# Of casts, and of copies into a tensor.
+# Side of the matrices in casts and in copies into a tensor.
 SIDE = 4096
 
 

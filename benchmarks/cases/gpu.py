@@ -1,4 +1,4 @@
-"""Cases for GPUs: work that is large for them, and the small operations that they are slow to start."""
+"""Cases for GPUs: work that is large for them, and small operations, which they start slowly."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,7 +12,7 @@ from benchmarks.cases.networks import Network, image, text, training
 from benchmarks.inputs import DTYPES, backward, forward, random
 
 SIDE = 8192  # 64 M elements
-# name: the function, how many operands it has, the dtypes
+# name: the function, its number of operands, the dtypes
 MOVING: dict[str, tuple[Callable[..., torch.Tensor], int, tuple[str, ...]]] = {
     "add": (torch.add, 2, ("f32", "f16")),
     "gelu": (torch.nn.functional.gelu, 1, ("f32",)),
@@ -32,14 +32,14 @@ NETWORKS = (
 
 
 def cases() -> Iterator[Case]:
-    """Yield small operations, then what moves bytes, matmuls, a convolution and training steps."""
+    """Yield small operations, then memory-bound operations, matmuls, a convolution and training steps."""
     add = partial(chain, lambda total, b: total + b)
     yield Case(group="enqueue", name="add of 4, enqueued", build=add, asynchronous=True)
     yield Case(group="round-trip", name="add of 4, a chain to its end", build=add)
     for name, (function, operands, dtypes) in MOVING.items():
         for dtype in dtypes:
             build = partial(_moving, function, operands, DTYPES[dtype])
-            # Sums of so many have rounding errors in another order.
+            # Sums of this many elements in another order have other rounding errors.
             yield Case(group="pointwise", name=f"{name} {dtype} of 64 M", build=build, tolerance=1e-2)
     for dtype, sides in MATMULS.items():
         for side in sides:

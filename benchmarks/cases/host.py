@@ -1,4 +1,4 @@
-"""Copies between the host and the device; the CPU's side of such a row is a copy of the same size."""
+"""Copies between the host and the device; on the CPU, such a row is a copy of the same size."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

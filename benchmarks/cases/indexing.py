@@ -1,4 +1,4 @@
-"""Embeddings, and what else reads or writes by index."""
+"""Embeddings and other operators that read or write by index."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,7 +17,7 @@ BuildWork = Callable[[torch.dtype, torch.device], Work]
 def _embedding(direction: Callable[..., Work], dtype: torch.dtype, device: torch.device) -> Work:
     weight, picked = random(device, ROWS, WIDTH, dtype=dtype), indices(device, ROWS, PICKED)
     work = direction(lambda w: functional.embedding(picked, w), [weight])
-    # Of the table, the backward pass reads nothing; it writes all of it.
+    # The backward pass does not read the table, and writes all of its gradient.
     return Work(run=work.run, reads=[random(device, PICKED, WIDTH, dtype=dtype)])
 
 
@@ -31,7 +31,7 @@ def _by_element(function: Callable, dtype: torch.dtype, device: torch.device) ->
 
 
 def _adds_rows(function: Callable, dtype: torch.dtype, device: torch.device) -> Work:
-    # As many to each row on the average, so that additions meet.
+    # Each row gets 16 additions on average, so that they collide.
     source, index = random(device, 65536, 64, dtype=dtype), indices(device, 4096, 65536)
     return forward(lambda x, i: function(torch.zeros(4096, 64, dtype=dtype, device=device), i, x), (source, index))
 
@@ -65,7 +65,7 @@ ONLY_F32 = ("nonzero", "one_hot")
 
 
 def cases() -> Iterator[Case]:
-    """Yield each row in f32, and in bf16 where that is something else."""
+    """Yield each row in f32, and in bf16 if it depends on the dtype."""
     for name, build in ROWS_OF_TABLE.items():
         for dtype in ("f32",) if name in ONLY_F32 else ("f32", "bf16"):
             yield Case(

@@ -20,7 +20,7 @@ STEPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 
 def cases() -> Iterator[Case]:
-    """Yield chains of small operations, with and without their end, and single ones that are waited for."""
+    """Yield chains of small operations, with and without a wait at the end, and single ones with a wait each."""
     for name, step in STEPS.items():
         build = partial(chain, step)
         quick = name == "add of 4"

@@ -1,4 +1,4 @@
-"""Layers and losses that no other file has."""
+"""Layers and losses that are in no other file."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Layer:
     """A function of float32 tensors, the first of which may get a gradient.
 
     Attributes:
-        function: what is measured.
-        shapes: its inputs.
-        has_backward: its backward pass has a row, too.
+        function: the function to measure.
+        shapes: of its inputs.
+        has_backward: its backward pass has a row as well.
     """
 
     function: Callable[..., torch.Tensor]
@@ -40,7 +40,7 @@ def _segments(x: torch.Tensor) -> torch.Tensor:
 
 
 def _complex(function: Callable[..., torch.Tensor]) -> Layer:
-    """A function of 2^18 complex numbers, by the real and imaginary parts of its result."""
+    """A function of 2^18 complex values, which returns the real and imaginary parts of its result."""
     return Layer(lambda x: torch.view_as_real(function(torch.view_as_complex(x))), ((1 << 18, 2),))
 
 

@@ -10,7 +10,7 @@ from benchmarks.case import Case, Work
 from benchmarks.inputs import DTYPES, forward, random
 
 GROUPS = {"f32": "gemm", "bf16": "gemm-16", "f16": "gemm-16", "f64": "gemm-f64"}
-# Of the largest number in the result: sums of that length, added up in another order.
+# Parts of the largest value in the result: sums of that length, in another order.
 TOLERANCES = {"f32": 1e-5, "bf16": 1.6e-2, "f16": 2e-3, "f64": 1e-12}
 EVERY_DTYPE = tuple(GROUPS)
 QUICK = ("square 512", "square 1024", "square 2048", "batch 96x256x64x256", "linear 512x768x3072")
@@ -32,7 +32,7 @@ SHAPES: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
     "row 1x4096x4096": ((1, 4096, 4096), ("f32", "bf16")),
     "column 4096x4096x1": ((4096, 4096, 1), ("f32",)),
 }
-# name: which operand is transposed in memory
+# name: whether each operand is transposed in memory
 TRANSPOSED = {"transposed a": (True, False), "transposed b": (False, True), "transposed both": (True, True)}
 # name: (batch, rows, k, columns)
 BATCHES = {
@@ -66,7 +66,7 @@ def cases() -> Iterator[Case]:
 
 
 def _share(shape: tuple[int, int, int]) -> float | None:
-    """Return what part of the arithmetic limit a matmul of such matrices has to reach."""
+    """Return the share of the arithmetic limit that a matmul of such matrices has to reach."""
     if min(shape) >= 1000:
         return 0.85
     return 0.60 if min(shape) >= 500 else None

@@ -1,4 +1,4 @@
-"""Rows that tell between the values of constants, besides those of the table."""
+"""Rows that show the effect of constants, besides the rows of the table."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,7 +23,7 @@ FUNCTIONS: dict[str, tuple[tuple[int, ...], Callable[[torch.Tensor], torch.Tenso
     "sort rows 8192x128": ((8192, 128), lambda x: x.sort(1, stable=True).values),
     "sort rows 4096x256": ((4096, 256), lambda x: x.sort(1, stable=True).values),
 }
-# name: queries, keys, whether each query sees the keys before it only
+# name: queries, keys, whether each query sees only the keys before it
 ATTENTION = {
     "1 query of 1024 keys": (1, 1024, False),
     "2 queries of 1024 keys": (2, 1024, False),

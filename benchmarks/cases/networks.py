@@ -15,16 +15,16 @@ from benchmarks.inputs import indices, random
 
 @dataclass(frozen=True)
 class Network:
-    """A network and what it is fed with.
+    """A network and its inputs.
 
     Attributes:
         name: the row's name.
         make_model: makes the network, with random weights.
         make_input: makes its input on a device.
-        labels: how many a training step compares with.
-        classes: what they are below.
-        trained: whether a training step is a row, too.
-        flops: of a forward pass, where PyTorch does not count them.
+        labels: the number of labels in a training step.
+        classes: labels are less than this.
+        trained: whether a training step is a row as well.
+        flops: of a forward pass, if PyTorch does not count them.
     """
 
     name: str
@@ -37,12 +37,12 @@ class Network:
 
 
 def image(*shape: int) -> Callable[[torch.device], torch.Tensor]:
-    """Return what makes images of a shape on a device."""
+    """Return a function that makes images of a shape on a device."""
     return lambda device: random(device, *shape)
 
 
 def text(vocabulary: int, *shape: int) -> Callable[[torch.device], torch.Tensor]:
-    """Return what makes tokens below a bound on a device."""
+    """Return a function that makes tokens below a bound on a device."""
     return lambda device: indices(device, vocabulary, *shape)
 
 
@@ -50,7 +50,7 @@ NETWORKS = (
     Network("ResNet-18 8x3x64x64", models.resnet18, image(8, 3, 64, 64), 8, 1000),
     Network("ResNet-50 1x3x224x224", models.resnet50, image(1, 3, 224, 224), 1, 1000, trained=False),
     Network("GPT-2 1x128", models.Decoder, text(50257, 1, 128), 128, 50257),
-    # Four gates of two matmuls of 256x256 for each of 32x64 tokens, in two layers.
+    # Four gates with two matmuls of 256x256 each, for each of 32x64 tokens, in two layers.
     Network("LSTM 32x64", models.TextLSTM, text(10000, 32, 64), 32, 10, flops=2 * 2 * 4 * 2 * 256**2 * 32 * 64),
 )
 DIGITS = {"LeNet": models.lenet, "convolutions": models.digits_cnn}
@@ -85,12 +85,12 @@ def training(network: Network, device: torch.device) -> Work:
     model, x = network.make_model().to(device), network.make_input(device)
     labels = indices(device, network.classes, network.labels, index=1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    # The backward pass computes two gradients of each matmul.
+    # The backward pass computes two gradients per matmul.
     return Work(run=lambda: _step(model, optimizer, x, labels), flops=3 * network.flops)
 
 
 def _digits_epoch(make_model: Callable[[], nn.Module], device: torch.device) -> Work:
-    from sklearn.datasets import load_digits  # noqa: PLC0415 - where it is missing, all other rows can be measured
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - without it, all other rows can be measured
 
     images, labels = load_digits(return_X_y=True)
     images = torch.tensor(images / 16, dtype=torch.float32).view(-1, 1, 8, 8).to(device)

@@ -17,12 +17,12 @@ class Layer:
 
     Attributes:
         name: the row's name.
-        shape: the input's.
-        function: of the input, and where there are parameters, of a weight and a bias.
-        parameters: how long each of those is; 0 without them.
-        channels_last: whether the input lies so.
-        dtypes: what it is measured in.
-        tolerances: for each of them, as a part of the largest number in a result; gradients are sums of many.
+        shape: of the input.
+        function: of the input and, if there are parameters, of a weight and a bias.
+        parameters: the length of weight and bias; 0 without them.
+        channels_last: whether the input is channels-last.
+        dtypes: the dtypes to measure.
+        tolerances: for each dtype, as a part of the largest value in a result; gradients are sums of many values.
     """
 
     name: str
@@ -51,7 +51,7 @@ def _batch_norm_eval(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) 
 
 
 FEATURES = (8192, 768)
-# The CPU adds up the gradients of layer_norm's parameters in bf16, and is off by a seventh.
+# The CPU sums the gradients of layer_norm's parameters in bf16, with an error of a seventh.
 ROUGH = (1e-4, 0.2)
 IMAGES = (32, 64, 56, 56)
 SOFTMAX = (

@@ -10,8 +10,8 @@ import torch
 from benchmarks.case import Case, Work
 from benchmarks.inputs import DTYPES, random
 
-# Squares of so many elements a side, by layout. What is allocated for 16 M elements the C library returns to the system
-# when it is freed, and pays page faults for it every time; what 4 M elements take it keeps.
+# Sides of the square matrices, by layout. The C library returns freed allocations of 16 M elements to the system, which
+# costs page faults every time; it keeps allocations of 4 M elements.
 SIDES = {"dense": 4096, "sliced": 2048, "transposed": 2048, "broadcast": 2048}
 # Elements of every row that a sliced operand leaves out.
 MARGIN = 16
@@ -23,10 +23,10 @@ class Op:
 
     Attributes:
         name: its name in ``torch``, or else in ``torch.ops.aten``.
-        operands: a letter for each tensor: x any numbers, p positive ones, m a mask.
+        operands: a letter for each tensor: x any values, p positive values, m a mask.
         scalars: arguments after the tensors.
-        dtypes: what it is measured in.
-        out: whether it writes into ``out=`` itself, rather than copying a result there.
+        dtypes: the dtypes to measure.
+        out: whether it writes into ``out=`` directly, rather than copying a result there.
     """
 
     name: str
@@ -89,14 +89,14 @@ OPS = (
     Op("isnan", "x", dtypes=("f32", "bf16"), out=False),
     Op("logical_not", "x", dtypes=ALL),
 )
-# Only the last of several operands lies otherwise.
+# Only the last of several operands has this layout.
 LAYOUTS_OF_SEVERAL = ("transposed", "broadcast")
 KINDS = {"x": "normal", "p": "positive", "m": "mask"}
 
 
 def cases() -> Iterator[Case]:
     """Yield every operator in each of its dtypes and layouts, and dense ones with ``out=``."""
-    # Rows of the same operands follow each other, which are made once.
+    # Rows with the same operands are adjacent, so that the operands are made once.
     for dtype, layout in product(ALL, SIDES):
         for op in OPS:
             if dtype in op.dtypes and layout in _layouts(op):
@@ -106,7 +106,7 @@ def cases() -> Iterator[Case]:
 
 
 def _layouts(op: Op) -> tuple[str, ...]:
-    # A gradient lies as the input does.
+    # A gradient has the strides of the input.
     has_others = len(op.operands) > 1 and not op.name.endswith("_backward")
     return ("dense", "sliced", *(LAYOUTS_OF_SEVERAL if has_others else ()))
 
@@ -134,7 +134,7 @@ def _function(name: str, out: bool = False) -> Callable[..., torch.Tensor]:
     """Return the operator that a user would call."""
     if hasattr(torch, name):
         return getattr(torch, name)
-    # An overload: finding it out by the arguments can take longer than the operator.
+    # An overload: its resolution from the arguments can take longer than the operator.
     return getattr(getattr(torch.ops.aten, name), "out" if out else "default")
 
 

@@ -16,8 +16,8 @@ class Fold:
 
     Attributes:
         name: in the row's name.
-        shape: the input's.
-        dims: the dimensions that are folded.
+        shape: of the input.
+        dims: the reduced dimensions.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Fold:
     dims: tuple[int, ...]
 
 
-# Of x and the dimensions to fold; argmax takes one, or all.
+# Arguments are x and the dimensions to reduce; argmax takes one or all.
 Reduction = Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]
 REDUCTIONS: dict[str, tuple[Reduction, tuple[str, ...]]] = {
     "sum": (torch.sum, ("f32", "bf16", "f64", "i64")),
@@ -41,7 +41,7 @@ FOLDS = (
     Fold("rows", (4096, 4096), (1,)),
     Fold("columns", (4096, 4096), (0,)),
 )
-# Shapes that ask for other work-groups; only sums of f32.
+# Shapes that need other work-groups; only sums of f32.
 MORE_FOLDS = (
     Fold("short rows", (262144, 64), (1,)),
     Fold("rows of 10", (1048576, 10), (1,)),
@@ -71,14 +71,14 @@ def _case(name: str, function: Reduction, fold: Fold, dtype: str, quick: bool = 
         group="reduction",
         name=f"{name} {dtype} {fold.name}",
         build=partial(_build, fold, function, DTYPES[dtype]),
-        # The order of additions is the device's own; the CPU's norm of so many numbers is itself off by 2e-4.
+        # The order of additions depends on the device; the CPU's norm of this many values has an error of 2e-4.
         tolerance={"f32": 1e-3 if name == "norm" else 1e-5, "bf16": 1.6e-2}.get(dtype),
         quick=quick and dtype == "f32",
     )
 
 
 def _build(fold: Fold, function: Reduction, dtype: torch.dtype, device: torch.device) -> Work:
-    # Positive numbers: the sum of others is nothing but rounding errors. False, or `any` could stop at once.
+    # Positive values: a sum of mixed signs is mostly rounding errors. False, because `any` could stop at a True.
     if dtype == torch.bool:
         x = torch.zeros(fold.shape, dtype=dtype, device=device)
     else:

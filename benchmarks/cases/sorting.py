@@ -1,4 +1,4 @@
-"""Sorting, selecting, and what is built on it."""
+"""Sorting, selection, and operators built on them."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -8,7 +8,7 @@ import torch
 from benchmarks.case import Case, Work
 from benchmarks.inputs import DTYPES, forward, random
 
-# name: the shape, the function, and the dtypes. Only values are returned: equal ones may come in any order.
+# name: the shape, the function, and the dtypes. Only values are returned, because equal ones may be in any order.
 FUNCTIONS: dict[str, tuple[tuple[int, ...], Callable[[torch.Tensor], torch.Tensor], tuple[str, ...]]] = {
     "sort 1M": ((1 << 20,), lambda x: x.sort().values, ("f32", "i64")),
     "sort 1M stable": ((1 << 20,), lambda x: x.sort(stable=True).values, ("f32",)),

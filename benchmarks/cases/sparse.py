@@ -16,7 +16,7 @@ MATMULS: dict[str, tuple[torch.layout, int, int, int]] = {
     "csr 65536 @ vector": (torch.sparse_csr, 65536, 16, 1),
     "coo 4096 @ 64": (torch.sparse_coo, 4096, 16, 64),
 }
-# name: what is done with a matrix in COO.
+# name: a function of a matrix in COO.
 CONVERSIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "coo to_dense": lambda matrix: matrix.to_dense(),
 }

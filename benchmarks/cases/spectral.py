@@ -1,4 +1,4 @@
-"""Fourier transforms of a million elements, and some of lengths that are no power of two."""
+"""Fourier transforms of a million elements, and some whose length is not a power of two."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Transform:
 
     Attributes:
         name: of the row.
-        shape: the input's.
+        shape: of the input.
         function: the transform.
-        is_complex: the input is complex64; else it is float32.
+        is_complex: whether the input is complex64; otherwise it is float32.
         quick: ``--quick`` measures it.
     """
 

@@ -26,9 +26,9 @@ from gpu_kit.check.record import Part, Report, ReportError
 from gpu_kit.check.testing import TestPart
 
 DESCRIPTION = """\
-Finds out within a given time what works on an OpenCL device, and how fast. Writes report.json, page.md and log.txt into
-the folder; they are whole whenever you look, also after Ctrl-C or a crash. Exits with 0 where all that was run has
-passed, with 1 where not, with 2 where it could not begin, with 130 where it was interrupted.
+Checks within a given time what works on an OpenCL device, and how fast. Writes report.json, page.md and log.txt into
+the folder; they are complete at any time, also after Ctrl-C or a crash. The exit status is 0 if all parts that were run
+have passed, 1 if not, 2 if it could not begin, 130 if it was interrupted.
 """
 INTERRUPTED = 130
 # Parts without which no other can pass.
@@ -41,7 +41,7 @@ def main(root: Path, arguments: Sequence[str] | None = None, parts: Sequence[Com
     Args:
         root: the kit's folder.
         arguments: the command line without the program's name; ``sys.argv`` by default.
-        parts: what to run.
+        parts: the parts to run.
 
     Returns:
         The exit code.
@@ -60,7 +60,7 @@ def main(root: Path, arguments: Sequence[str] | None = None, parts: Sequence[Com
         return 2
     work = _work_folder(options.work, options.out)
     if not options.resume:
-        # Files that an earlier run has left there, compiled kernels above all, would make this one look fast.
+        # Files of an earlier run, above all compiled kernels, would make this one look fast.
         shutil.rmtree(work, ignore_errors=True)
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
     environment, report.notes = prepare(root, work, options.device, os.environ)
@@ -86,7 +86,7 @@ def main(root: Path, arguments: Sequence[str] | None = None, parts: Sequence[Com
 
 
 def _run(parts: Sequence[CommandPart | TestPart], report: Report, context: Context, budget: Budget) -> int:
-    """Run what is not finished, in order; return the exit code."""
+    """Run the parts that are not finished, in order; return the exit code."""
     report.state = "running"
     try:
         with _termination_is_an_interruption():
@@ -99,7 +99,7 @@ def _run(parts: Sequence[CommandPart | TestPart], report: Report, context: Conte
                 if part.name in NEEDED and _has_no_device(report, entry):
                     report.notes.append(f"No other part can run without a device.{_choice(context.environment)}")
                     report.device = None
-                    # Once there is one, --resume goes on from here.
+                    # Once there is a device, --resume continues from here.
                     entry.finished = False
                     break
     except KeyboardInterrupt:
@@ -108,7 +108,7 @@ def _run(parts: Sequence[CommandPart | TestPart], report: Report, context: Conte
             if entry.status == "running":
                 entry.status = "cut"
         context.save()
-        print(f"\nInterrupted; {context.log.with_name(record.PAGE_NAME)} has what is known. --resume goes on.")
+        print(f"\nInterrupted; {context.log.with_name(record.PAGE_NAME)} has the results. --resume continues.")
         return INTERRUPTED
     report.state = "ended"
     context.save()
@@ -131,7 +131,7 @@ def _run_part(part: CommandPart | TestPart, entry: Part, context: Context, secon
 
 @contextlib.contextmanager
 def _termination_is_an_interruption() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP do what Ctrl-C does."""
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -145,7 +145,7 @@ def _termination_is_an_interruption() -> Iterator[None]:
 
 
 def _accelerator(report: Report) -> str:
-    """Return what the vendor's own device is called in PyTorch, "none" where there is none or it does not work."""
+    """Return the name of the vendor's device in PyTorch, "none" if there is none or it does not work."""
     entry = report.parts.get("info")
     vendor = (entry.data if entry else None) or {}
     found = vendor.get("vendor", {})
@@ -153,7 +153,7 @@ def _accelerator(report: Report) -> str:
 
 
 def _has_no_device(report: Report, needed: Part) -> bool:
-    """Return True if a part that needs a device has found none; where it was cut, if the drivers named none before."""
+    """Return True if a part that needs a device has found none, or was cut and the drivers had reported none."""
     if (needed.data or {}).get("devices"):
         return False
     info = report.parts.get("info")
@@ -161,15 +161,15 @@ def _has_no_device(report: Report, needed: Part) -> bool:
 
 
 def _choice(environment: Mapping[str, str]) -> str:
-    """Say which device was asked for, where one was."""
+    """Return a sentence about the requested device, if any."""
     if "TORCH_OPENCL_DEVICES" in os.environ:
         return f" TORCH_OPENCL_DEVICES={os.environ['TORCH_OPENCL_DEVICES']} was set."
     chosen = environment.get("TORCH_OPENCL_DEVICES")
-    return f" opencl:{chosen} was asked for (--device)." if chosen else ""
+    return f" opencl:{chosen} was requested (--device)." if chosen else ""
 
 
 def _device_name(report: Report) -> str | None:
-    """Return the device's name as the self-test found it; until it has, those that the drivers have said."""
+    """Return the device's name from the self-test; before it has run, the names from the drivers."""
     tested, asked = ((entry.data if entry else None) or {} for entry in map(report.parts.get, ("self-test", "info")))
     if devices := tested.get("devices"):
         return devices[0]["name"]
@@ -182,7 +182,7 @@ def _parse(arguments: Sequence[str] | None, names: Sequence[str]) -> argparse.Na
     parser.add_argument("--minutes", type=float, default=8, help="time for everything (default 8)")
     parser.add_argument("--out", type=Path, default=Path("gpu-check"), help="folder for the report (default gpu-check)")
     parser.add_argument("--device", type=_device, help="such as opencl:1; the first one by default")
-    parser.add_argument("--resume", action="store_true", help="go on with the report that is in the folder")
+    parser.add_argument("--resume", action="store_true", help="continue the report in the folder")
     parser.add_argument("--only", nargs="+", choices=names, metavar="PART", help=f"of {', '.join(names)}")
     parser.add_argument("--jobs", type=int, default=_jobs(), help="test processes at a time (default %(default)s)")
     parser.add_argument(
@@ -191,7 +191,7 @@ def _parse(arguments: Sequence[str] | None, names: Sequence[str]) -> argparse.Na
     parser.add_argument(
         "--work",
         type=Path,
-        help="where the folder for caches goes, which is kept for --resume (default: that for temporary files)",
+        help="parent of the folder for caches, which is kept for --resume (default: the folder for temporary files)",
     )
     options = parser.parse_args(arguments)
     if not (0 < options.minutes < math.inf and 0 < options.patience < math.inf and options.jobs >= 1):
@@ -214,6 +214,6 @@ def _jobs() -> int:
 
 
 def _work_folder(parent: Path | None, out: Path) -> Path:
-    """Return a folder that is the check's alone, and another one for each report."""
+    """Return a folder that only the check uses, a different one for each report."""
     name = hashlib.sha256(str(out).encode()).hexdigest()[:12]
     return Path(parent or tempfile.gettempdir(), f"gpu-check-{os.getuid()}-{name}").resolve()

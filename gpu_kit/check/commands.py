@@ -1,4 +1,4 @@
-"""Parts that are one command, whose results are read from a file it writes or from what it prints."""
+"""Parts that are one command, whose results are read from a file it writes or from its output."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,8 @@ from gpu_kit.check.environment import missing
 from gpu_kit.check.process import TAIL_LINES, Ending
 from gpu_kit.check.record import Part
 
-# Of a part, what the command has written (lines of JSON, read) and printed; it sets the summary, tables and errors.
+# Arguments are a part, the values that the command has written as lines of JSON, and its output. It sets the summary,
+# tables and errors.
 Reader = Callable[[Part, list[Any], list[str]], None]
 
 
@@ -21,15 +22,15 @@ class CommandPart:
 
     Attributes:
         name: its name in the report.
-        title: what it does, in words.
+        title: describes the part.
         weight: its share of the time.
-        arguments: of Python. "{results}" becomes the file for results, "{half}" half of the seconds
-            that it has, "{accelerator}" what the vendor's own device is called in PyTorch ("none" where there is none).
-        read: makes of the results what the report shows; also called where the command was ended.
-        most: seconds that it never needs more than.
-        least: seconds with less than which it is of no use.
+        arguments: of Python. "{results}" becomes the file for results, "{half}" half of its seconds, "{accelerator}"
+            the name of the vendor's device in PyTorch ("none" without one).
+        read: turns the results into the part's entry in the report; also called if the command was killed.
+        most: the most seconds that it ever needs.
+        least: the least useful seconds.
         fine: exit statuses of a command that has done its work.
-        needs: modules of which the machine may have none; it is not run without them.
+        needs: modules that the machine may lack; it is not run without them.
     """
 
     name: str
@@ -70,7 +71,7 @@ class CommandPart:
 
 
 def _read_lines(path: Path) -> list[Any]:
-    """Return the values of a file of JSON lines; a last one that is half written is left out."""
+    """Return the values of a file of JSON lines, without an incomplete last line."""
     values = []
     for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
         try:

@@ -1,4 +1,4 @@
-"""The context that all parts are given."""
+"""The context that is passed to all parts."""
 
 import sys
 import time
@@ -11,17 +11,17 @@ from gpu_kit.check.process import Ending, Running, run
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Where parts run, and with what.
+    """Folders, variables and settings for all parts.
 
     Attributes:
         root: the kit's folder.
-        work: a folder for caches and what parts write for each other; it may be lost.
-        log: the file that all processes' output goes to.
+        work: a folder for caches and files that parts share; it may be deleted.
+        log: the file for the output of all processes.
         environment: the variables of all processes.
-        jobs: how many test processes run at a time.
-        patience: after how many seconds without progress a process hangs.
+        jobs: the number of test processes at a time.
+        patience: the seconds without progress after which a process counts as hung.
         save: writes the report and its page.
-        accelerator: says what the vendor's own device is called in PyTorch, "none" where there is none.
+        accelerator: returns the name of the vendor's device in PyTorch, "none" without one.
         python: the interpreter.
     """
 
@@ -48,9 +48,9 @@ class Context:
 
         Args:
             arguments: its command line.
-            seconds: how long it may take.
-            extra: variables beside those of all processes.
-            log: where its output goes, the log of all by default.
+            seconds: its time limit.
+            extra: variables in addition to those of all processes.
+            log: the file for its output, by default the log of all processes.
             progress: see :class:`Running`.
         """
         variables = {**self.environment, **(extra or {})}
@@ -66,7 +66,7 @@ class Context:
         )
 
     def run(self, arguments: list[str], seconds: float) -> tuple[Ending, list[str]]:
-        """Run Python in the kit's folder to its end, and return how it ended and what it printed."""
+        """Run Python in the kit's folder to its end, and return how it ended and its output."""
         log = self.work / f"output-{time.monotonic_ns()}.txt"
         try:
             ending = run(self.start(arguments, seconds, log=log))

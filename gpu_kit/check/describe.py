@@ -1,7 +1,7 @@
-"""``python -m gpu_kit.check.describe FILE``: what the machine has; needs neither torch nor OpenCL.
+"""``python -m gpu_kit.check.describe FILE``: describes the machine; needs neither torch nor OpenCL.
 
-Writes objects as lines of JSON, each as soon as it is known. What torch says is asked of processes of its own, with and
-without this backend.
+Writes objects as lines of JSON, each as soon as it is known. torch is queried in separate processes, with and without
+this backend.
 """
 
 import glob
@@ -18,7 +18,7 @@ from gpu_kit.check.drivers import answer, drivers, platforms
 from gpu_kit.check.environment import NVIDIA_FOLDERS
 
 SECONDS = 60
-# Of the vendor's own device, "none" where PyTorch has none, and whether it computes.
+# Prints the vendor's device, "none" if PyTorch has none, and whether it computes.
 ACCELERATOR = """
 import json, torch
 kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
@@ -27,7 +27,7 @@ works = bool((torch.ones(4, device=kind) + 1).sum().item() == 8) if kind else No
 print(json.dumps({"torch": torch.__version__, "accelerator": kind.type if kind else "none", "name": name,
                   "works": works, "cuda": torch.version.cuda, "hip": torch.version.hip}))
 """
-# The same device beside this backend, which PyTorch then takes for the accelerator.
+# Tests the vendor's device together with this backend, which is then PyTorch's accelerator.
 BESIDE = """
 import json, sys, torch
 kind = sys.argv[1]
@@ -43,7 +43,7 @@ print(json.dumps(found))
 
 
 def describe() -> Iterator[dict[str, Any]]:
-    """Yield what there is to know, bit by bit."""
+    """Yield the description in parts."""
     yield {
         "python": sys.version,
         "system": platform.platform(),
@@ -87,5 +87,5 @@ if __name__ == "__main__":
     with Path(sys.argv[1]).open("w", buffering=1) as file:
         for found in describe():
             file.write(json.dumps(found) + "\n")
-            # Shows the process that waits for this one that it does not hang.
+            # Output shows the parent process that this one does not hang.
             print(*found, flush=True)

@@ -1,4 +1,4 @@
-"""The OpenCL drivers of the machine, each asked in a process of its own: one that crashes or hangs is named.
+"""The OpenCL drivers of the machine, each queried in a separate process, to identify one that crashes or hangs.
 
 ``python -m gpu_kit.check.drivers [LIBRARY]`` is such a process: it prints the platforms and devices as JSON.
 """
@@ -17,25 +17,25 @@ from gpu_kit.check.environment import CHOICES, REGISTRY
 from gpu_kit.check.process import signal_name
 
 COMMAND = ("-m", "gpu_kit.check.drivers")
-# The first time a driver may read its compiler from a slow disk and wake the device up.
+# At first use a driver may read its compiler from a slow disk and wake up the device.
 SECONDS, SECONDS_ALONE = 30, 15
 LONGEST_TEXT = 300
 
 
 def platforms() -> list[dict[str, Any]] | str:
-    """Return all platforms with their devices' properties, or in words why the drivers do not answer."""
+    """Return all platforms with their devices' properties, or a message about why the drivers do not answer."""
     found = answer(COMMAND, {}, SECONDS)
-    return found.get("platforms", f"The drivers do not say which devices there are: {found.get('error')}.")
+    return found.get("platforms", f"The drivers do not list their devices: {found.get('error')}.")
 
 
 def drivers() -> Iterator[dict[str, Any]]:
-    """Yield of each driver that is registered the ``file`` that says so, its ``library``, its number of ``devices``,
-    and what it ``says``: their names, or what is wrong.
+    """Yield for each registered driver its ``file`` in the registry, its ``library``, its number of ``devices``, and
+    what it ``says``: their names, or an error.
     """
     folder = registry()
     if folder is None:
         for name in filter(os.environ.get, CHOICES):
-            says = "this variable chooses, and nothing that is registered counts"
+            says = "this variable chooses the driver; registered drivers are ignored"
             yield {"file": name, "library": os.environ[name], "devices": 0, "says": says}
         return
     for path in sorted(folder.glob("*")):
@@ -47,7 +47,7 @@ def drivers() -> Iterator[dict[str, Any]]:
 
 
 def registry() -> Path | None:
-    """Return the folder whose files name the drivers, or None where variables name a driver."""
+    """Return the folder whose files name the drivers, or None if variables name a driver."""
     chosen = [Path(os.environ[name]) for name in CHOICES if os.environ.get(name)]
     return next(filter(Path.is_dir, chosen), None if chosen else REGISTRY)
 
@@ -59,14 +59,14 @@ def library_of(path: Path) -> tuple[str, str]:
         path: the file.
 
     Returns:
-        The library, and in words what is wrong with the file; one of them is empty.
+        The library, and an error message about the file; one of them is empty.
     """
     if path.suffix != ".icd":
-        return "", "not read by OpenCL loaders, as its name does not end with .icd"
+        return "", "not read by OpenCL loaders, because its name does not end with .icd"
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
-        return "", "no text"
+        return "", "not a text file"
     except OSError as error:
         return "", f"cannot be read: {error.strerror}"
     library = lines[0].strip().replace("\0", "?")
@@ -74,18 +74,18 @@ def library_of(path: Path) -> tuple[str, str]:
 
 
 def alone(library: str) -> dict[str, str]:
-    """Return the variables with which OpenCL loaders use one driver and no other."""
+    """Return the variables that make OpenCL loaders use only one driver."""
     # The first is read by ocl-icd, the second by the Khronos loader.
     return {"OCL_ICD_VENDORS": library, "OCL_ICD_FILENAMES": library}
 
 
 def answer(arguments: Sequence[str], variables: Mapping[str, str], seconds: float) -> dict[str, Any]:
-    """Return the JSON that a Python process prints as its last line, or under the key "error" why there is none.
+    """Return the JSON that a Python process prints as its last line, or a message under the key "error".
 
     Args:
-        arguments: the process's.
+        arguments: of the process.
         variables: added to this process's.
-        seconds: how long it may take.
+        seconds: its time limit.
     """
     try:
         done = subprocess.run(
@@ -117,7 +117,7 @@ def _ask() -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     try:
-        # Loaders leave out without a word what cannot be loaded.
+        # Loaders silently skip libraries that cannot be loaded.
         for library in sys.argv[1:]:
             ctypes.CDLL(library)
         result = {"platforms": _ask()}

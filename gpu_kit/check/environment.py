@@ -1,4 +1,4 @@
-"""Supplies what the machine lacks: an OpenCL loader, a driver that is installed but not registered, modules."""
+"""Supplies missing parts of the machine: an OpenCL loader, a driver that is installed but not registered, modules."""
 
 import ctypes
 import glob
@@ -14,34 +14,34 @@ from benchmarks.caches import CACHES, caches_in
 LOADER = "libOpenCL.so.1"
 NVIDIA = "libnvidia-opencl.so.1"
 REGISTRY = Path("/etc/OpenCL/vendors")
-# Where NVIDIA's driver may be besides where the linker looks; containers mount it at the first.
+# Folders of NVIDIA's driver besides the linker's search path; containers mount it in the first.
 NVIDIA_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64")
-# Set by a user, these say where drivers are.
+# Variables with which a user sets the location of drivers.
 CHOICES = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
-# The folders of vendor/, and the modules that each is there for where the machine has none.
+# The folders of vendor/, and the modules that each one supplies if the machine lacks them.
 VENDORED = {"yaml": ["yaml"], "expecttest": ["expecttest"], "tqdm": ["tqdm"]}
-# That of pytest is used whatever the machine has: the parts that are tests are a plugin of this one. Its own needs
-# of Python 3.10 are in the second.
+# The folder of pytest is always used, because the kit's plugin is for this version. The second folder has pytest's
+# requirements for Python 3.10.
 PYTEST, BEFORE_3_11 = "pytest", "python3.10"
-# Variables that make any pytest do something else.
+# Variables that change the behaviour of any pytest.
 PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
-# Modules that some tests import, and no kit can bring along for all of Python's versions.
+# Modules that some tests import, and that a kit cannot contain for all Python versions.
 COMPILED = ("numpy", "scipy")
 
 
 def prepare(
     root: Path, work: Path, device: int | None, environment: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the variables of all processes, and what has been set up for them.
+    """Return the variables of all processes, and notes about them.
 
     Args:
         root: the kit's folder.
         work: the folder for caches.
-        device: which device is to be opencl:0; None for the first one.
+        device: the device that becomes opencl:0; None for the first one.
         environment: the variables of this process.
 
     Returns:
-        The variables, and a sentence on each thing that was set up.
+        The variables, and a sentence about each change.
     """
     variables = {name: value for name, value in environment.items() if name not in PYTEST_VARIABLES}
     notes = []
@@ -50,18 +50,18 @@ def prepare(
     paths = [root / "python", root, *(root / "vendor" / name for name in folders)]
     variables["PYTHONPATH"] = os.pathsep.join([*map(str, paths), *filter(None, [environment.get("PYTHONPATH")])])
     if lacking:
-        notes.append(f"Python has no {', '.join(lacking)}: the kit's own.")
+        notes.append(f"Python has no {', '.join(lacking)}: the kit's is used.")
     if names := " and no ".join(missing()):
-        notes.append(f"Python has no {names}: what needs it is left out, most tests without numpy.")
+        notes.append(f"Python has no {names}: tests that need it are left out (without numpy, most tests).")
     ours = [name for name in sorted(environment) if name.startswith("TORCH_OPENCL_") and name not in CACHES]
     if ours:
         notes.append(f"Set by the user: {', '.join(f'{name}={environment[name]}' for name in ours)}.")
     if not _loads(LOADER):
         _prepend(variables, "LD_LIBRARY_PATH", root / "lib")
-        notes.append(f"The machine has no {LOADER}: the kit's own (ocl-icd).")
+        notes.append(f"The machine has no {LOADER}: the kit's is used (ocl-icd).")
     if not any(REGISTRY.glob("*.icd")) and not any(map(environment.get, CHOICES)):
         notes += _use_nvidia(variables)
-    # Nothing of the user's: a new run compiles what a new user's would.
+    # Separate from the user's caches: a new run compiles everything, as for a new user.
     variables |= caches_in(work / "caches")
     variables.setdefault("OMP_WAIT_POLICY", "passive")
     variables["PYTHONUNBUFFERED"] = "1"
@@ -71,13 +71,13 @@ def prepare(
 
 
 def complaint_about_torch(wanted: str) -> str | None:
-    """Say why nothing can be checked with the torch of this Python, without importing it.
+    """Return why this Python's torch cannot be used for the check, without importing it.
 
     Args:
-        wanted: the version that the kit was made for; any of its patch releases will do.
+        wanted: the version that the kit was made for; any of its patch releases works.
 
     Returns:
-        What is wrong and what to do; None where nothing is.
+        The problem and its fix; None without a problem.
     """
     release = _release(wanted)
     cure = f"pip install 'torch=={release}.*', or make the kit for another torch: make gpu-kit TORCH=..."
@@ -86,7 +86,7 @@ def complaint_about_torch(wanted: str) -> str | None:
     try:
         found = metadata.version("torch")
     except metadata.PackageNotFoundError:
-        # Built in place, and not installed: the library says whether it fits.
+        # torch may be built in place and not installed; the native library then checks whether it fits.
         return None
     if found is None or _release(found) == release:
         return None
@@ -94,7 +94,7 @@ def complaint_about_torch(wanted: str) -> str | None:
 
 
 def _release(version: str) -> str:
-    """Return the first two numbers of a version, which decide whether a library fits."""
+    """Return the minor release of a version, which decides whether a library fits."""
     return ".".join(version.split(".")[:2])
 
 
@@ -104,14 +104,14 @@ def missing() -> list[str]:
 
 
 def _use_nvidia(variables: dict[str, str]) -> Iterator[str]:
-    """Point the OpenCL loaders at NVIDIA's driver, if it is on the machine."""
+    """Point the OpenCL loaders to NVIDIA's driver, if it is on the machine."""
     library = NVIDIA if _loads(NVIDIA) else None
     if library is None:
         found = (path for folder in NVIDIA_FOLDERS for path in glob.glob(f"{folder}/libnvidia-opencl.so*"))
         library = next(filter(_loads, found), None)
     if library is None:
         return
-    # Libraries that it is linked with are beside it.
+    # Libraries that it is linked with are in its folder.
     if os.path.dirname(library):
         _append(variables, "LD_LIBRARY_PATH", os.path.dirname(library))
     # The first is read by ocl-icd, the second by the Khronos loader.

@@ -1,4 +1,4 @@
-"""The page: what passed and what did not first, then what went wrong, then the figures."""
+"""The page: first the outcomes of all parts, then the errors, then the measurements."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ def page_of(report: Report) -> str:
     """Return the report as Markdown.
 
     Args:
-        report: the report, whatever its state.
+        report: the report, in any state.
     """
     return "\n".join(_lines(report)) + "\n"
 
@@ -22,17 +22,17 @@ def _lines(report: Report) -> Iterator[str]:
     yield ""
     kit = ", ".join(f"{name} {value}" for name, value in report.kit.items())
     minutes = " + ".join(f"{minutes:g}" for minutes in report.minutes)
-    yield f"Kit: {kit}. Started {report.started}, written {report.updated}; minutes given: {minutes}; {report.state}."
+    yield f"Kit: {kit}. Started {report.started}, written {report.updated}; time limits: {minutes} min; {report.state}."
     yield from (f"- {note}" for note in report.notes)
     yield ""
-    yield from _table(["part", "result", "seconds", "in short"], [_row(part) for part in report.parts.values()])
+    yield from _table(["part", "result", "seconds", "summary"], [_row(part) for part in report.parts.values()])
     for part in report.parts.values():
         errors = list(_errors(part))
         if errors:
-            yield from ("", f"## What went wrong: {part.title}", "")
+            yield from ("", f"## Errors: {part.title}", "")
             yield from errors[:MOST_ERRORS]
             if len(errors) > MOST_ERRORS:
-                yield f"- and {len(errors) - MOST_ERRORS} more, which report.json names"
+                yield f"- and {len(errors) - MOST_ERRORS} more in report.json"
     for part in report.parts.values():
         for table in part.tables:
             yield from ("", f"## {table['title']}", "")
@@ -46,7 +46,7 @@ def _row(part: Part) -> list[str]:
 
 
 def _errors(part: Part) -> Iterator[str]:
-    """Each error as an item of a list, the worst first."""
+    """Each error as a list item, the worst first."""
     if part.tests:
         for how in ("crashed", "hung", "failed"):
             for name, lines in getattr(part.tests, how).items():

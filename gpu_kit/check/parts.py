@@ -1,6 +1,7 @@
-"""The parts, in the order in which they run: what tells most comes first.
+"""The parts, in the order in which they run: the most informative first.
 
-The first ones have more weight than they need on most machines, as the rest depends on them: what they leave goes on.
+The first ones have more weight than they need on most machines, because the rest depends on them. Unused time goes to
+later parts.
 """
 
 from gpu_kit.check import readers
@@ -56,7 +57,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
     ),
     CommandPart(
         name="gpu",
-        title="Speed beside the device's limits and the vendor's own device",
+        title="Speed compared with the device's limits and the vendor's device",
         weight=20,
         least=LEAST_SECONDS,
         arguments=["-m", "benchmarks", "gpu", "--rows", "{results}", "--against", "{accelerator}"],
@@ -120,7 +121,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
     ),
     CommandPart(
         name="tune",
-        title="Tuning, the quick one",
+        title="Quick tuning",
         weight=6,
         least=LEAST_SECONDS,
         arguments=["-m", "torch_opencl.tune", "--quick"],
@@ -128,7 +129,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
     ),
     CommandPart(
         name="first-use",
-        title="What a new process waits for",
+        title="Waiting times of a new process",
         weight=5,
         least=LEAST_SECONDS,
         arguments=["-m", "benchmarks", "first-use", "--training", "gpu_kit/check/training.py {results}"],
@@ -190,7 +191,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
     ),
     CommandPart(
         name="benchmarks",
-        title="Speed beside the CPU, quick rows",
+        title="Speed compared with the CPU, quick rows",
         weight=8,
         least=LEAST_SECONDS,
         arguments=["-m", "benchmarks", "--quick", "--rows", "{results}"],
@@ -208,7 +209,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         title="Random calls",
         weight=3,
         least=LEAST_SECONDS,
-        # It stops by itself before its time is over: a finding is made small first.
+        # It stops before its time is over, because a finding is reduced first.
         arguments=["tests/fuzz", "--seconds", "{half}", "--seed", "11"],
         needs=("numpy",),
         read=readers.fuzzed,

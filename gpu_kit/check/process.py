@@ -1,4 +1,4 @@
-"""Runs a command in a process group of its own, until it ends, stops making progress or its time is over."""
+"""Runs a command in a separate process group, until it ends, stops making progress or exceeds its time limit."""
 
 import contextlib
 import os
@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# How often a running command is looked at, in seconds.
+# Seconds between two checks of a running command.
 INTERVAL = 0.05
-# A process that is silent is idle with less than this part of a core, and is asked about it so often, in seconds.
+# A silent process that uses less than this part of a core is idle; and the seconds between two checks of that.
 IDLE, ASK_EVERY = 0.03, 0.5
-# How much of a log is kept in the report.
+# The part of a log that is kept in the report.
 TAIL_LINES, TAIL_BYTES = 12, 20_000
 
 
@@ -23,8 +23,8 @@ class Ending:
 
     Attributes:
         how: "exited", "crashed" (ended by a signal), "hung" (no progress for too long) or "cut" (out of time).
-        code: the exit status; of a crash the signal's number; None where it was killed.
-        seconds: how long it ran.
+        code: the exit status; for a crash the signal's number; None if it was killed.
+        seconds: its duration.
     """
 
     how: str
@@ -33,26 +33,26 @@ class Ending:
 
     @property
     def words(self) -> str:
-        """The ending in words."""
+        """The ending as text."""
         if self.how == "exited":
             return f"exit status {self.code}"
         if self.how == "crashed":
             return f"ended by {signal_name(self.code or 0)}"
-        return "killed, as nothing happened for too long" if self.how == "hung" else "stopped, as its time was over"
+        return "killed: no progress for too long" if self.how == "hung" else "stopped at its time limit"
 
 
 class Running:
-    """A command that runs in a process group of its own, its output in a file.
+    """A command that runs in a separate process group, its output in a file.
 
     Args:
         command: the program and its arguments.
         environment: all of its variables.
-        directory: where it runs.
+        directory: its working directory.
         log: the file that its output is appended to.
-        seconds: how long it may take.
-        patience: how long it may make no progress, not counting the time in which others have the processor: a compiler
-            says nothing for long where it gets a part of a core. None for as long as it may take.
-        progress: returns something that changes when there is progress; the log's size by default.
+        seconds: its time limit.
+        patience: the seconds that it may make no progress, not counting the time in which others have the processor:
+            a compiler is silent for long if it gets only a part of a core. None for no such limit.
+        progress: returns a value that changes when there is progress; the log's size by default.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class Running:
             )
         self._start = self._changed = time.monotonic()
         self._seen = self._progress()
-        # Once it is silent for half of its patience: since when, and the processor's seconds until then.
+        # Set when it has been silent for half of its patience: the time, and its processor seconds until then.
         self._silent: tuple[float, float] | None = None
         self._asked = self._start
 
     def poll(self) -> Ending | None:
-        """Return how it ended, or None while it runs; kills it, and what it has started, where it has to end."""
+        """Return how it ended, or None while it runs; kill its group if it hangs or exceeds its time limit."""
         now = time.monotonic()
         code = self._process.poll()
         if code is not None:
@@ -107,7 +107,7 @@ class Running:
         return Ending(how, None, now - self._start)
 
     def _is_hung(self, now: float, patience: float) -> bool:
-        """Return True if it has been idle for its patience, or has had the processor for so long, without progress."""
+        """Return True if it has been idle, or has used the processor, for its patience without progress."""
         if now - self._changed <= patience / 2:
             return False
         if self._silent is None:
@@ -120,28 +120,28 @@ class Running:
         return worked < IDLE * (now - since) or worked >= patience / 2
 
     def kill(self) -> None:
-        """End the process group at once; harmless where it has ended."""
+        """Kill the process group; harmless if it has ended."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        # A process that the driver holds in the kernel does not end even so: it is left behind.
+        # A process that the driver blocks in the kernel does not end even so, and is abandoned.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
 
 
 def processor_seconds(group: int) -> float:
-    """Return the processor's seconds that the processes of a group have had."""
+    """Return the processor seconds that the processes of a group have used."""
     ticks = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
-        # One may end meanwhile.
+        # A process may end meanwhile.
         with contextlib.suppress(OSError):
-            # The name before these may hold anything: state, parent, group... and, from the 12th on, the times.
+            # After the name, which may hold any characters: state, parent, group... and, from the 12th on, the times.
             values = path.read_text(errors="replace").rpartition(")")[2].split()
             ticks += sum(map(int, values[11:13])) if int(values[2]) == group else 0
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def run(running: Running) -> Ending:
-    """Wait for a command; an exception meanwhile (Ctrl-C) ends it."""
+    """Wait for a command; an exception (such as Ctrl-C) kills it."""
     try:
         while (ending := running.poll()) is None:
             time.sleep(INTERVAL)
@@ -160,7 +160,7 @@ def signal_name(number: int) -> str:
 
 
 def tail(log: Path) -> list[str]:
-    """Return the last lines of a log that hold anything."""
+    """Return the last non-empty lines of a log."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - TAIL_BYTES))
         text = file.read().decode(errors="replace")

@@ -12,11 +12,11 @@ DEVICE_ROWS += ("max_alloc_bytes", "local_mem_bytes", "cache_bytes", "max_work_g
 
 
 def described(part: Part, results: list[Any], printed: list[str]) -> None:
-    """Of :mod:`gpu_kit.check.describe`: a table a device, and whether the vendor's device works beside this one."""
+    """Read :mod:`gpu_kit.check.describe`: a table per device, and whether the vendor's device works with this one."""
     if not results:
         return
     found = {name: value for result in results for name, value in result.items()}
-    # A run that was ended before it got there has not these.
+    # A run that was killed early lacks these.
     was_asked = "drivers" in found
     part.data = found = {"platforms": [], "drivers": [], "vendor": {}, **found}
     wrong = []
@@ -26,11 +26,11 @@ def described(part: Part, results: list[Any], printed: list[str]) -> None:
     part.summary = "; ".join(device["name"] for _, device in devices) or ("no OpenCL device" if was_asked else "")
     if was_asked and not devices:
         part.fail("OpenCL", [*wrong, *_without_devices(found["drivers"])])
-        # Once that is mended, --resume shows what has come of it.
+        # After a fix, --resume runs this part again.
         part.finished = False
     if found["drivers"]:
         rows = [[driver["file"], driver["library"], driver["says"]] for driver in found["drivers"]]
-        part.tables.append({"title": "Registered drivers", "columns": ["file", "library", "says alone"], "rows": rows})
+        part.tables.append({"title": "Registered drivers", "columns": ["file", "library", "its answer"], "rows": rows})
     for platform, device in devices:
         rows = [[name, device[name]] for name in DEVICE_ROWS]
         rows.append(["fp64, fp16", f"{_has(device, 'cl_khr_fp64')}, {_has(device, 'cl_khr_fp16')}"])
@@ -40,17 +40,17 @@ def described(part: Part, results: list[Any], printed: list[str]) -> None:
     rows += [["processors", found["cpus"]], ["torch", vendor.get("torch") or vendor.get("error")]]
     rows.append(["the vendor's device in PyTorch", vendor.get("name") or vendor.get("accelerator")])
     if beside:
-        rows.append(["it works beside this backend", beside.get("works", False)])
+        rows.append(["it works together with this backend", beside.get("works", False)])
         rows.append(["tensors move from it to this backend and back", beside.get("moved", False)])
         if not beside.get("works"):
-            part.fail("the vendor's device beside this backend", [str(beside.get("error") or beside)])
+            part.fail("the vendor's device together with this backend", [str(beside.get("error") or beside)])
     part.tables.append({"title": "The machine", "columns": ["what", "value"], "rows": rows})
 
 
 def _without_devices(drivers: list[dict[str, str]]) -> Iterator[str]:
-    """Say where there is no device what each driver has answered, and which one can be used in spite of others."""
+    """Yield, if there is no device, each driver's answer, and how to use one that works alone."""
     if not drivers:
-        yield f"No driver is registered in {REGISTRY}, and NVIDIA's is not where it usually is."
+        yield f"No driver is registered in {REGISTRY}, and NVIDIA's is not in its usual folders."
     for driver in drivers:
         yield f"{driver['file']}: {driver['says']}"
         if driver.get("devices"):
@@ -63,7 +63,7 @@ def _has(device: dict[str, Any], extension: str) -> str:
 
 
 def self_tested(part: Part, results: list[Any], printed: list[str]) -> None:
-    """Of :mod:`gpu_kit.check.self_test`: each device's outcome."""
+    """Read :mod:`gpu_kit.check.self_test`: each device's outcome."""
     if not results:
         return
     part.data = results[0]
@@ -78,7 +78,7 @@ def self_tested(part: Part, results: list[Any], printed: list[str]) -> None:
 
 
 def trained(part: Part, results: list[Any], printed: list[str]) -> None:
-    """Of :mod:`gpu_kit.check.training`: the losses and the times beside the CPU's."""
+    """Read :mod:`gpu_kit.check.training`: the losses and the times, with the CPU's."""
     if not results:
         return
     part.data = found = results[0]
@@ -90,13 +90,13 @@ def trained(part: Part, results: list[Any], printed: list[str]) -> None:
         losses = [f"{result['losses'][index]:.4f}" for index in (0, 4, steps // 4, steps // 2, steps - 1)]
         each = result["other_steps"] / (steps - 1)
         rows.append([name, *losses, f"{result['first_step']:.2f} s", f"{1e3 * each:.2f} ms"])
-    columns = ["device", "loss at first", "step 5", "a quarter", "half", "last", "first step", "each other step"]
+    columns = ["device", "first loss", "step 5", "a quarter", "half", "last", "first step", "other steps, each"]
     part.tables = [{"title": part.title, "columns": columns, "rows": rows}]
-    part.summary = f"loss {rows[0][1]} to {rows[0][5]}, {rows[0][7]} a step (CPU {rows[1][7]})"
+    part.summary = f"loss {rows[0][1]} to {rows[0][5]}, {rows[0][7]} per step (CPU {rows[1][7]})"
 
 
 def compared(part: Part, results: list[Any], printed: list[str]) -> None:
-    """Of ``python -m benchmarks gpu``: a table of all rows, with the limit's share and the ratio to the vendor's."""
+    """Read ``python -m benchmarks gpu``: a table of all rows, with the limit's share and the ratio to the vendor's."""
     part.data = results
     rows, ratios = [], []
     for row in results:
@@ -116,7 +116,7 @@ def compared(part: Part, results: list[Any], printed: list[str]) -> None:
             ]
         )
     columns = ["work", "time", "rate", "of the limit", "vendor's time", "vendor's time / ours"]
-    # Where there is no such device, what is left of its columns are the rows that were not possible.
+    # Without a vendor's device, its columns are only kept if rows that were not possible need them.
     while rows and not any(row[-1] for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     if rows:
@@ -126,7 +126,7 @@ def compared(part: Part, results: list[Any], printed: list[str]) -> None:
 
 
 def benchmarked(part: Part, results: list[Any], printed: list[str]) -> None:
-    """Of ``python -m benchmarks --quick``: each row beside the CPU, and the wrong ones."""
+    """Read ``python -m benchmarks --quick``: each row with its ratio to the CPU, and the wrong ones."""
     part.data = results
     rows = []
     for row in results:
@@ -146,32 +146,32 @@ def benchmarked(part: Part, results: list[Any], printed: list[str]) -> None:
 
 
 def tuned(part: Part, results: list[Any], printed: list[str]) -> None:
-    """Of ``python -m torch_opencl.tune``: the numbers found, and what they gain."""
+    """Read ``python -m torch_opencl.tune``: the parameters found, and their speedups."""
     found = [re.fullmatch(r"  (\w+) = (.+?)(?: \(default (.+)\))?", line) for line in printed]
     rows = [list(match.groups()) for match in found if match]
     gains = [line.strip() for line in printed if " times the speed" in line]
     part.data = {"values": rows, "gains": gains}
     if rows:
-        part.tables = [{"title": part.title, "columns": ["number", "value", "default, if another"], "rows": rows}]
-        part.tables.append({"title": "Gained by tuning", "columns": ["work"], "rows": [[gain] for gain in gains[1:]]})
+        part.tables = [{"title": part.title, "columns": ["parameter", "value", "default, if different"], "rows": rows}]
+        part.tables.append({"title": "Speedup by tuning", "columns": ["work"], "rows": [[gain] for gain in gains[1:]]})
     part.summary = gains[0].rpartition("): ")[2] if gains else ""
 
 
 def first_used(part: Part, results: list[Any], printed: list[str]) -> None:
-    """Of ``python -m benchmarks first-use``: its lines."""
+    """Read ``python -m benchmarks first-use``: its lines."""
     found = [re.match(r"(\S.{0,48}\S) +([\d.]+ (?:s|ms|us|ns))(?: +(.*))?$", line) for line in printed]
     part.data = rows = [[group or "" for group in match.groups()] for match in found if match]
     if rows:
-        part.tables = [{"title": part.title, "columns": ["what", "time", "asked"], "rows": rows}]
+        part.tables = [{"title": part.title, "columns": ["what", "time", "target"], "rows": rows}]
     short = [row[0] for row in rows if "SHORT" in row[2]]
-    part.summary = f"slower than asked: {'; '.join(short)}" if short else f"{len(rows)} times"
-    # The exit status 1 says that, too, and is no mistake.
+    part.summary = f"slower than the target: {'; '.join(short)}" if short else f"{len(rows)} times"
+    # Exit status 1 means a missed target, which is not an error.
     if part.status == "failed" and short:
         part.status = "passed"
 
 
 def fuzzed(part: Part, results: list[Any], printed: list[str]) -> None:
-    """Of ``tests/fuzz``: its last line, and the finding it ended with."""
+    """Read ``tests/fuzz``: its last line, and the finding it ended with."""
     part.summary = printed[-1][:200] if printed else ""
     if part.status == "failed":
         part.fail("finding", printed[-30:])

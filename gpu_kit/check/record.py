@@ -1,14 +1,14 @@
-"""The report: one JSON file, and the page that is made of it, both replaced as a whole whenever something is known.
+"""The report: one JSON file, and a page made from it. Both are replaced atomically at each new result.
 
 Schema 1, an object with the keys
 
-- ``schema``: 1. A reader refuses what it does not know.
-- ``kit``: what the kit was built from: ``version`` of the package, ``torch`` that it was built for.
+- ``schema``: 1. Readers refuse other values.
+- ``kit``: the build of the kit: ``version`` of the package, ``torch`` that it was built for.
 - ``started``, ``updated``: ISO 8601, UTC.
-- ``minutes``: the time given to each run, the first one and those that resumed it.
+- ``minutes``: the time limit of each run, the first one and those that resumed it.
 - ``state``: "running", "interrupted" or "ended".
-- ``device``: the device's name as the self-test found it, or those that drivers have said, or null.
-- ``notes``: sentences on what was set up for the run (driver, loader, vendored modules).
+- ``device``: the device's name from the self-test, or the names from the drivers, or null.
+- ``notes``: sentences about the run's environment (driver, loader, vendored modules).
 - ``parts``: by name, in the order in which they run, each with
 
   - ``title``; ``summary``, a sentence; ``seconds``;
@@ -16,13 +16,12 @@ Schema 1, an object with the keys
   - ``finished``: whether nothing of it is left to do;
   - ``errors``: a list of {``where``, ``lines``};
   - ``tables``: a list of {``title``, ``columns``, ``rows``};
-  - ``data``: whatever the part has measured;
-  - ``tests``, null for other parts: ``total`` or null; ``slices``, how many tests each process that has come to its
-    end had; and by outcome ``passed`` and ``skipped``, lists of names, ``failed``, ``crashed`` and ``hung``, lines by
-    name.
+  - ``data``: the part's measurements;
+  - ``tests``, null for other parts: ``total`` or null; ``slices``, the number of tests of each finished process; and by
+    outcome ``passed`` and ``skipped``, lists of names, ``failed``, ``crashed`` and ``hung``, lines by name.
 
-"cut" is a part that its time did not suffice for: nothing of it was wrong so far. ``--resume`` goes on with parts that
-are not finished, and with the tests that have no outcome; a crash and a hang are outcomes.
+"cut" is a part that ran out of time without an error so far. ``--resume`` continues with parts that are not finished,
+and with tests that have no outcome; a crash and a hang are outcomes.
 """
 
 import json
@@ -73,13 +72,13 @@ class Part:
     tests: Tests | None = None
 
     def fail(self, where: str, lines: list[str]) -> None:
-        """Add an error: what it is about, and its first or last lines."""
+        """Add an error: its subject, and its first or last lines."""
         self.errors.append({"where": where, "lines": lines})
 
 
 @dataclass
 class Report:
-    """Everything that is known; see the module's description."""
+    """All results; see the module's description."""
 
     kit: dict[str, str]
     started: str = ""
@@ -93,7 +92,7 @@ class Report:
 
     @property
     def good(self) -> bool:
-        """True if something has passed, and nothing failed, crashed or hung."""
+        """True if at least one part has passed, and none failed, crashed or hung."""
         statuses = [part.status for part in self.parts.values()]
         return "passed" in statuses and not any(status in BAD for status in statuses)
 
@@ -104,11 +103,11 @@ def now() -> str:
 
 
 def load(folder: Path, kit: dict[str, str]) -> Report:
-    """Read the report of a folder, to go on with it.
+    """Read the report of a folder, to continue it.
 
     Args:
-        folder: where it is.
-        kit: what the kit was built from.
+        folder: the report's folder.
+        kit: the build of this kit.
 
     Returns:
         The report.
@@ -120,26 +119,26 @@ def load(folder: Path, kit: dict[str, str]) -> Report:
     try:
         tree = json.loads(path.read_text())
         if tree.get("schema") != SCHEMA:
-            raise ReportError(f"{path} has the schema {tree.get('schema')}, and this kit knows {SCHEMA}.")
+            raise ReportError(f"{path} has schema {tree.get('schema')}, but this kit supports {SCHEMA}.")
         parts = {
             name: Part(**{**entry, "tests": Tests(**entry["tests"]) if entry["tests"] else None})
             for name, entry in tree["parts"].items()
         }
         report = Report(**{**tree, "parts": parts})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ReportError(f"{path} cannot be resumed: {error}. Run without --resume to start anew.") from error
+        raise ReportError(f"{path} cannot be resumed: {error}. Run without --resume to start over.") from error
     if report.kit != kit:
-        raise ReportError(f"{path} is of another kit ({report.kit}), this is {kit}: choose another --out.")
+        raise ReportError(f"{path} was written by another kit ({report.kit}), this is {kit}: choose another --out.")
     return report
 
 
 def store(report: Report, folder: Path, page: str) -> None:
-    """Write the report and its page; whoever reads finds the old ones or the new ones, each as a whole.
+    """Write the report and its page atomically: readers see the old or the new ones.
 
     Args:
         report: the report.
-        folder: where to.
-        page: the page made of it.
+        folder: the target folder.
+        page: the page made from it.
     """
     # In this order the page is never older than the report.
     _replace(folder / PAGE_NAME, page)

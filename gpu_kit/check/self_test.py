@@ -1,6 +1,6 @@
-"""``python -m gpu_kit.check.self_test FILE``: what ``python -m torch_opencl.info`` finds, as one line of JSON.
+"""``python -m gpu_kit.check.self_test FILE``: the report of ``python -m torch_opencl.info`` as one line of JSON.
 
-Exits with 0 where a device was found and computes correctly.
+Exits with 0 if a device was found and computes correctly.
 """
 
 import json

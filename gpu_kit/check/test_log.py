@@ -1,6 +1,6 @@
-"""A pytest plugin that writes a line of JSON when a test starts and when it ends, and leaves out what is done.
+"""A pytest plugin that writes a line of JSON when a test starts and when it ends, and leaves out finished tests.
 
-The variables of :mod:`gpu_kit.check.testing` say where to, what to leave out and which shard of the tests to run.
+The variables of :mod:`gpu_kit.check.testing` set the file, the tests to leave out and the shard of the tests to run.
 """
 
 import json
@@ -16,14 +16,14 @@ from gpu_kit.check.environment import missing
 from gpu_kit.check.testing import LOG, SHARD, SKIP
 
 ERROR_LINES, ERROR_WIDTH = 6, 300
-# Of tests whose names end with a dtype, those of the most used dtypes come first: they have run where time is over.
+# Tests whose names end with a dtype are ordered by the dtype, the most used first, in case the time is not enough.
 DTYPES = ("float32", "int64", "bool", "float16", "bfloat16", "int32", "float64")
-# Messages that a module is not there; the second is torch's.
+# Messages about a missing module; the second is torch's.
 LACKING = re.compile(r"No module named '(\w+)|(Numpy) is not available")
 
 
 def rank(name: str) -> int:
-    """Return the place of a test's dtype in :data:`DTYPES`; that of a test without one is the first."""
+    """Return the index of a test's dtype in :data:`DTYPES`; 0 for a test without one."""
     dtype = name.rstrip("]").rpartition("-")[2] if "[" in name else ""
     if dtype in DTYPES:
         return DTYPES.index(dtype)
@@ -35,8 +35,8 @@ class TestLog:
 
     Args:
         log: the file that lines are appended to.
-        skip: a file with the names of tests that are done, one a line.
-        shard: which tests to run: those whose index leaves the first number, divided by the second.
+        skip: a file with the names of finished tests, one per line.
+        shard: the tests to run: those whose index modulo the second integer equals the first.
     """
 
     __test__ = False
@@ -47,7 +47,7 @@ class TestLog:
         self._shard = shard
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out what other shards run and what is done; the most used dtypes first."""
+        """Leave out the tests of other shards and finished tests; order by dtype."""
         place, count = self._shard
         mine = sorted(items[place::count], key=lambda item: rank(item.nodeid))
         self._write(collected=len(mine))
@@ -57,11 +57,11 @@ class TestLog:
         items[:] = wanted
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Say which test starts: the last one that a process names is the one it has died of."""
+        """Write which test starts: if the process dies, the last one is at fault."""
         self._write(start=nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Say how a test ended."""
+        """Write the outcome of a test."""
         if report.outcome == "failed" and not lacks(report.longrepr):
             self._write(test=report.nodeid, outcome="failed", lines=error_lines(report.longrepr))
         elif report.outcome != "passed":
@@ -70,11 +70,11 @@ class TestLog:
             self._write(test=report.nodeid, outcome="passed")
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Say that a test has been cleaned up after."""
+        """Write that the cleanup of a test has finished."""
         self._write(end=nodeid)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Say which file cannot be imported."""
+        """Write which file cannot be imported."""
         if report.outcome == "failed":
             outcome = "skipped" if lacks(report.longrepr) else "failed"
             self._write(test=report.nodeid or "collection", outcome=outcome, lines=error_lines(report.longrepr))
@@ -84,17 +84,17 @@ class TestLog:
 
 
 def lacks(longrepr: Any) -> bool:
-    """Return whether what went wrong is that the machine lacks a module that no kit has: nothing of the device's."""
+    """Return whether the error is only that the machine lacks a module that a kit cannot contain."""
     found = LACKING.findall("\n".join(error_lines(longrepr)))
     return any((module or other).lower() in missing() for module, other in found)
 
 
 def error_lines(longrepr: Any) -> list[str]:
-    """Return the first lines of what went wrong, without the way there."""
+    """Return the first lines of an error, without its traceback."""
     crash = getattr(longrepr, "reprcrash", None)
     text = crash.message if crash else str(longrepr)
     lines: Sequence[str] = [line.rstrip() for line in text.splitlines() if line.strip()]
-    # Of an import that failed, pytest shows the way there first.
+    # For a failed import, pytest shows the traceback first.
     lines = lines[:ERROR_LINES] if crash else lines[-ERROR_LINES:]
     return [line[:ERROR_WIDTH] for line in lines]
 

@@ -1,4 +1,4 @@
-"""Parts that are tests: each slice in a process of its own, that goes on after a test that crashes or hangs."""
+"""Parts that are tests: each slice runs in a separate process and continues after a test that crashes or hangs."""
 
 import json
 import os
@@ -11,27 +11,27 @@ from gpu_kit.check.context import Context
 from gpu_kit.check.process import INTERVAL, Ending, tail
 from gpu_kit.check.record import Part, Tests
 
-# Variables of the plugin gpu_kit.check.test_log: this module does without pytest, which only children have for sure.
+# Variables of the plugin gpu_kit.check.test_log. This module does not import pytest, which only children surely have.
 LOG, SKIP, SHARD = "GPU_CHECK_TEST_LOG", "GPU_CHECK_SKIP", "GPU_CHECK_SHARD"
 # pytest's exit statuses: all passed, some failed, none were left to run.
 RAN = (0, 1, 5)
-# A slice whose tests crash or hang as often as this is given up: the driver no longer works.
+# A slice is abandoned after this many crashes or hangs: the driver no longer works.
 MOST_CRASHES, MOST_HANGS = 12, 3
 SAVE_SECONDS = 3.0
-# How many times as long as a test, the import and the collection may go without a sign.
+# Import and collection may be silent for this many times the patience of a test.
 IMPORT_PATIENCE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class TestPart:
-    """Files of tests, and how many processes each is spread over.
+    """Files of tests, each with a number of processes.
 
     Attributes:
         name: its name in the report.
-        title: what it tests, in words.
+        title: describes the part.
         weight: its share of the time.
-        files: files or tests below tests/python (``ops/test_ops.py::test_forward``), and their shards.
-        least: seconds with less than which it is of no use.
+        files: files or tests below tests/python (``ops/test_ops.py::test_forward``), and the number of their shards.
+        least: the least useful seconds.
     """
 
     __test__ = False
@@ -77,7 +77,7 @@ class TestPart:
 
 @dataclass(frozen=True)
 class Slice:
-    """One process's tests: a file, and its shard (place, count) of them."""
+    """The tests of one process: a file, and a shard (index, count) of its tests."""
 
     file: str
     shard: tuple[int, int]
@@ -94,12 +94,12 @@ class SliceRun:
     """The processes of a slice, one after another.
 
     Attributes:
-        slice: what is run.
-        context: where and with what.
-        part: where outcomes go.
-        end: when time is over, as ``time.monotonic()`` tells it.
-        number: what tells its files from those of others.
-        collected: how many tests it has, once that is known.
+        slice: the tests.
+        context: of all parts.
+        part: receives the outcomes.
+        end: the time limit, as a value of ``time.monotonic()``.
+        number: a unique number for the names of its files.
+        collected: the number of tests, once it is known.
         finished: whether no test is left.
     """
 
@@ -123,7 +123,7 @@ class SliceRun:
         self._start()
 
     def step(self) -> bool:
-        """Look what has happened; return whether the slice has come to an end, whatever it is."""
+        """Read new results; return whether the slice has ended, for any reason."""
         ending = self._running.poll()
         for line in self._new_lines():
             self._take(line)
@@ -136,7 +136,7 @@ class SliceRun:
         return True
 
     def kill(self) -> None:
-        """End the process; the tests that have ended count."""
+        """Kill the process; tests that have ended keep their outcomes."""
         self._running.kill()
         for line in self._new_lines():
             self._take(line)
@@ -153,7 +153,7 @@ class SliceRun:
             LOG: str(self._lines),
             SKIP: str(skip),
             SHARD: f"{place}/{count}",
-            # Plugins that the machine happens to have are none of the tests'.
+            # Plugins of the machine must not affect the tests.
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             # Each process gets its part of the cores.
             "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // self.context.jobs)),
@@ -168,29 +168,29 @@ class SliceRun:
         self._running = self.context.start(arguments, seconds, extra=variables, log=self._log, progress=self._progress)
 
     def _progress(self) -> float:
-        """Return what changes with each line, and before the first one for a while: importing torch says nothing."""
+        """Return a value that changes with each line, and at first with time, because importing torch is silent."""
         size, seconds = self._lines.stat().st_size, time.monotonic() - self._started
         return seconds if not size and seconds < IMPORT_PATIENCE * self.context.patience else size
 
     def _goes_on(self, ending: Ending) -> bool:
-        """Note how the process ended, and say whether the tests after the one that ended it are to be run."""
+        """Record how the process ended, and return whether to run the tests after the one that ended it."""
         tests, current = self.part.tests, self._current
         if ending.how == "cut":
             return False
         if ending.how == "exited" and current is None:
             self.finished = True
-            # Of a file that cannot be imported the outcome is there: failed, or skipped for a module that is not.
+            # A file that cannot be imported already has an outcome: failed, or skipped for a missing module.
             file = f"tests/python/{self.slice.file.partition('::')[0]}"
             is_known = file in tests.skipped or any(name.startswith(file) for name in tests.failed)
             if ending.code not in RAN and not is_known:
                 self.part.fail(f"{self.slice.words}: {ending.words}", tail(self._log))
             return False
         if current is None:
-            # Before its first test or after its last one: there is none to leave out.
+            # Before the first test or after the last one, so there is no test to leave out.
             self.finished = True
-            self.part.fail(f"{self.slice.words}: {ending.words}, in no test", tail(self._log))
+            self.part.fail(f"{self.slice.words}: {ending.words}, outside of tests", tail(self._log))
             return False
-        # Where it dies while it cleans up, it had passed.
+        # A test that dies in its cleanup had passed.
         tests.passed[:] = [name for name in tests.passed if name != current]
         if ending.how == "hung":
             tests.hung[current] = [f"{ending.words} ({self.context.patience:g} s)"]
@@ -200,7 +200,7 @@ class SliceRun:
             self._crashes += 1
         if self._crashes >= MOST_CRASHES or self._hangs >= MOST_HANGS:
             self.finished = True
-            self.part.fail(self.slice.words, [f"given up after {self._crashes} crashes and {self._hangs} hangs"])
+            self.part.fail(self.slice.words, [f"abandoned after {self._crashes} crashes and {self._hangs} hangs"])
             return False
         return True
 
@@ -208,7 +208,7 @@ class SliceRun:
         with self._lines.open("rb") as file:
             file.seek(self._read)
             text = file.read()
-        # The last line may be half written.
+        # The last line may be incomplete.
         whole = text[: text.rfind(b"\n") + 1]
         self._read += len(whole)
         return map(json.loads, whole.splitlines())
@@ -225,7 +225,7 @@ class SliceRun:
             name = line["test"]
             if line["outcome"] == "failed":
                 tests.failed[name] = line["lines"]
-                # One whose end failed had passed before.
+                # A test whose teardown failed had passed before.
                 tests.passed[:] = [other for other in tests.passed if other != name]
             elif name not in tests.failed and name not in (names := getattr(tests, line["outcome"])):
                 names.append(name)
@@ -236,7 +236,7 @@ class SliceRun:
 
 
 def crash_lines(lines: list[str]) -> list[str]:
-    """Return what a log's last lines say of a crash, at most Python's traceback without the test runner's part."""
+    """Return a log's last lines about a crash, such as Python's traceback, without the test runner's frames."""
     return [line[:200] for line in lines if "pluggy" not in line and "_pytest" not in line][-8:]
 
 
@@ -253,7 +253,7 @@ def status_of(part: Part) -> str:
 
 
 def summary_of(tests: Tests) -> str:
-    """Return the numbers of a part's tests in words."""
+    """Return the counts of a part's tests as text."""
     counts = {name: len(getattr(tests, name)) for name in ("passed", "failed", "crashed", "hung", "skipped")}
     words = [f"{count} {name}" for name, count in counts.items() if count or name == "passed"]
     left = "" if tests.total is None else f" of {tests.total}"

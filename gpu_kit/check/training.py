@@ -1,7 +1,7 @@
-"""``python -m gpu_kit.check.training FILE``: a small CNN learns pictures, on the device and on the CPU.
+"""``python -m gpu_kit.check.training FILE``: trains a small CNN on images, on the device and on the CPU.
 
-Writes a line of JSON. The pictures are made here: one pattern a class, under noise. Exits with 1 where the loss does
-not go down as on the CPU, or an operator ran on the CPU for want of a kernel.
+Writes a line of JSON. The images are synthetic: one pattern per class, with noise. Exits with 1 if the loss does not
+decrease as on the CPU, or an operator ran on the CPU because it lacks a kernel.
 """
 
 import json
@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 STEPS, BATCH, CLASSES, SIDE = 200, 64, 10, 16
-# The losses of the first steps are the CPU's but for rounding, before that grows from step to step; the last ones agree
-# as two trainings do. A loss that has gone down is below this part of the first.
+# The losses of the first steps equal the CPU's except for rounding errors, which grow from step to step; the last ones
+# agree like those of two trainings. A successful training ends below the part LEARNT of the first loss.
 FIRST_STEPS, FIRST_TOLERANCE, LAST_TOLERANCE, LEARNT = 5, 2e-3, 0.1, 0.2
 
 
@@ -29,7 +29,7 @@ def make_model() -> nn.Module:
 
 
 def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return pictures, (BATCH, 1, SIDE, SIDE), and their labels, for each step; the same every time."""
+    """Return images, (BATCH, 1, SIDE, SIDE), and their labels, for each step; the same every time."""
     generator = torch.Generator().manual_seed(0)
     patterns = torch.randn(CLASSES, 1, SIDE, SIDE, generator=generator)
     made = []
@@ -41,10 +41,10 @@ def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 def train(device: str) -> dict[str, Any]:
-    """Train from the same start on any device.
+    """Train from the same initial weights on any device.
 
     Args:
-        device: where.
+        device: the device.
 
     Returns:
         The keys ``losses``, of each step, and ``first_step`` and ``other_steps``, their seconds.
@@ -62,7 +62,7 @@ def train(device: str) -> dict[str, Any]:
         if not first:
             loss.item()
             first = time.perf_counter() - start
-        # Whoever waits sees by this that it goes on.
+        # Output shows the parent process that this one makes progress.
         if step % 10 == 0:
             print(f"{device}: step {step}, {time.perf_counter() - start:.1f} s", flush=True)
     losses = torch.stack(losses).tolist()
@@ -70,29 +70,29 @@ def train(device: str) -> dict[str, Any]:
 
 
 def complaint(ours: list[float], theirs: list[float]) -> str:
-    """Say what is wrong with losses, the CPU's beside; empty where nothing is."""
+    """Return what is wrong with the losses, compared with the CPU's; empty if nothing is."""
     for step in range(FIRST_STEPS):
-        # Also of one that is not a number.
+        # Also true for NaN.
         if not abs(ours[step] - theirs[step]) <= FIRST_TOLERANCE * theirs[step]:
-            return f"the loss of step {step + 1} is {ours[step]:.5f}, and {theirs[step]:.5f} on the CPU"
+            return f"the loss of step {step + 1} is {ours[step]:.5f}, but {theirs[step]:.5f} on the CPU"
     last, cpu_last = (sum(losses[-20:]) / 20 for losses in (ours, theirs))
     if not last <= LEARNT * ours[0]:
-        return f"the loss went from {ours[0]:.4f} to {last:.4f} only (CPU {cpu_last:.4f})"
+        return f"the loss decreased only from {ours[0]:.4f} to {last:.4f} (CPU {cpu_last:.4f})"
     if abs(last - cpu_last) > LAST_TOLERANCE * ours[0]:
-        return f"the last losses are {last:.4f} in the mean, and {cpu_last:.4f} on the CPU"
+        return f"the mean of the last losses is {last:.4f}, but {cpu_last:.4f} on the CPU"
     return ""
 
 
 def main(path: Path) -> int:
-    """Train on both devices, and write down how that went; return the exit code."""
+    """Train on both devices, and write the results; return the exit code."""
     ours = train("opencl")
     fallbacks = torch.opencl.fallbacks()
     theirs = train("cpu")
     wrong = complaint(ours["losses"], theirs["losses"])
     if not wrong and fallbacks:
-        wrong = f"ran on the CPU for want of a kernel: {fallbacks}"
+        wrong = f"ran on the CPU without a kernel: {fallbacks}"
     path.write_text(json.dumps({"opencl": ours, "cpu": theirs, "fallbacks": fallbacks, "wrong": wrong}) + "\n")
-    print(wrong or "The loss goes down as on the CPU.")
+    print(wrong or "The loss decreases as on the CPU.")
     return int(bool(wrong))
 
 

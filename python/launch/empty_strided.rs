@@ -1,6 +1,6 @@
 //! `empty_strided(size, stride, dtype, device)` for Python: a tensor of our device, without the dispatcher.
 //!
-//! Through it an allocation costs the host 1.6 us, most of them for arguments that may be anything.
+//! An allocation through the dispatcher costs the host 1.6 us, most of it for parsing generic arguments.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -10,32 +10,32 @@ use pyo3_ffi::*;
 
 use super::{check, integer, raise, Raised};
 
-/// Most dimensions that are allocated here; others take the longer way.
+/// Most dimensions that are allocated here; tensors with more go through the dispatcher.
 const MOST_DIMS: usize = 16;
 
-/// As cpp/python_tensor.cpp has it: device, dtype, sizes, strides, how many there are.
+/// As in cpp/python_tensor.cpp: device, dtype, sizes, strides, their number.
 type NewTensor = unsafe extern "C" fn(c_int, c_int, *const i64, *const i64, usize) -> *mut PyObject;
 
-/// The address of the library's function; 0 where there is none.
+/// The address of the library's function; 0 until it is bound.
 static NEW_TENSOR: AtomicUsize = AtomicUsize::new(0);
-/// The function of Python that is called with the same arguments where that one cannot.
+/// The Python function to call with the same arguments if the library's function cannot allocate.
 static OTHERWISE: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 
 pub(super) const METHOD: PyMethodDef = PyMethodDef {
     ml_name: c"empty_strided".as_ptr(),
     ml_meth: PyMethodDefPointer { PyCFunctionFast: entry },
     ml_flags: METH_FASTCALL,
-    ml_doc: c"empty_strided(size, stride, dtype, device): a tensor; the dtype is its number in C++.".as_ptr(),
+    ml_doc: c"empty_strided(size, stride, dtype, device): a tensor; the dtype is its code in C++.".as_ptr(),
 };
 
 pub(super) const BIND: PyMethodDef = PyMethodDef {
     ml_name: c"bind_empty_strided".as_ptr(),
     ml_meth: PyMethodDefPointer { PyCFunctionFast: bind },
     ml_flags: METH_FASTCALL,
-    ml_doc: c"bind_empty_strided(address, otherwise): tell which functions allocate.".as_ptr(),
+    ml_doc: c"bind_empty_strided(address, otherwise): set the functions that allocate.".as_ptr(),
 };
 
-/// The numbers of a tuple, and how many there are; `None` where they are more than fit.
+/// Copies the integers of a tuple, and returns their number; `None` if they do not fit.
 fn numbers(tuple: *mut PyObject, into: &mut [i64; MOST_DIMS]) -> Result<Option<usize>, Raised> {
     // SAFETY: an object that the caller keeps; another type than a tuple is an error that is set.
     let count = check(unsafe { PyTuple_Size(tuple) })? as usize;
@@ -47,7 +47,7 @@ fn numbers(tuple: *mut PyObject, into: &mut [i64; MOST_DIMS]) -> Result<Option<u
     Ok(Some(count))
 }
 
-/// A new reference, or null where the longer way has to be taken.
+/// A new reference, or null if the Python function has to allocate.
 fn new_tensor(args: &[*mut PyObject]) -> Result<*mut PyObject, Raised> {
     let [size, stride, dtype, device] = args else {
         // SAFETY: kinds of exceptions are static.
@@ -61,7 +61,7 @@ fn new_tensor(args: &[*mut PyObject]) -> Result<*mut PyObject, Raised> {
     // SAFETY: `bind` was given the address of a function of this type.
     let function = unsafe { std::mem::transmute::<usize, NewTensor>(address) };
     // A signal handler may have raised while the call waited for memory.
-    // SAFETY: the arrays have as many numbers as is said.
+    // SAFETY: the arrays have at least `count` elements.
     check(unsafe { function(device, dtype, sizes.as_ptr(), strides.as_ptr(), count) })
 }
 

@@ -1,8 +1,8 @@
 //! `launch(kernel, global_size, local_size, is_short, *args)` for Python.
 //!
-//! A launch through `torch.ops` costs the host about 4 us: its arguments become a stack of values for the dispatcher. This
-//! extension takes them as Python passes them, and calls the library's own function, whose address [`bind`] is given.
-//! `empty_strided` allocates in the same way.
+//! A launch through `torch.ops` costs the host about 4 us: its arguments become a stack of values for the dispatcher.
+//! This extension takes them as Python passes them, and calls the library's function, whose address is passed to
+//! [`bind`]. `empty_strided` allocates in the same way.
 
 mod empty_strided;
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use pyo3_ffi::*;
 
-/// Most tensors, and most tensors and numbers, of a launch: the library refuses more than a kernel may have.
+/// Most tensors and most scalars of a launch: the library refuses more than a kernel may have.
 const MOST_BUFFERS: usize = 60;
 const MOST_VALUES: usize = 64;
 /// Status of a launch during which a signal handler raised: its exception is set.
@@ -20,7 +20,7 @@ const INTERRUPTED: c_int = 3;
 /// Bytes of an error's message.
 const MESSAGE: usize = 4096;
 
-/// As rust/ops/generated/mod.rs has it.
+/// As in rust/ops/generated/mod.rs.
 type Launch =
     unsafe extern "C" fn(i64, usize, usize, c_int, *const usize, usize, *const u64, usize, *mut u8, usize) -> c_int;
 
@@ -35,14 +35,14 @@ struct Raised;
 fn raise(kind: *mut PyObject, text: &str) -> Raised {
     let mut bytes = text.as_bytes().to_vec();
     bytes.push(0);
-    // SAFETY: the text ends with a zero; Python copies it.
+    // SAFETY: the message ends with a zero; Python copies it.
     unsafe { PyErr_SetString(kind, bytes.as_ptr().cast::<c_char>()) };
     Raised
 }
 
-/// The exception, if one is set.
+/// Returns an error if an exception is set.
 fn check<T>(value: T) -> Result<T, Raised> {
-    // SAFETY: called with the interpreter's lock held, as all here is.
+    // SAFETY: called with the interpreter's lock held, like all functions here.
     if unsafe { PyErr_Occurred() }.is_null() {
         Ok(value)
     } else {
@@ -81,7 +81,7 @@ impl Arguments {
             return Ok(());
         }
         let slot = self.addresses.get_mut(self.buffers).ok_or_else(too_many)?;
-        // SAFETY: the name was made when the module was; the list of arguments ends with a null.
+        // SAFETY: the name was made together with the module; the list of arguments ends with a null.
         let address =
             unsafe { PyObject_CallMethodObjArgs(object, DATA_PTR.load(Ordering::Relaxed), null_mut::<PyObject>()) };
         let address = NonNull::new(address).ok_or(Raised)?.as_ptr();
@@ -114,7 +114,7 @@ fn launch(args: &[*mut PyObject]) -> Result<(), Raised> {
     let (global, local) = (integer(*global)?, integer(*local)?);
     let (kernel, is_short) = (integer(*kernel)?, integer(*is_short)?);
     let mut message = [0_u8; MESSAGE];
-    // SAFETY: the arrays live during the call, and have as many elements as is said.
+    // SAFETY: the arrays live during the call, and have at least as many elements as the lengths say.
     let status = unsafe {
         function(
             kernel,
@@ -142,12 +142,12 @@ fn launch(args: &[*mut PyObject]) -> Result<(), Raised> {
 /// The arguments of a call.
 ///
 /// # Safety
-/// Python passes as many arguments as it says, and keeps them during the call, for which the slice is used.
+/// `args` must have `count` arguments that live during the call, and the slice must not be used after it.
 unsafe fn arguments<'a>(args: *mut *mut PyObject, count: Py_ssize_t) -> &'a [*mut PyObject] {
     if count == 0 {
         &[]
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller guarantees.
         unsafe { std::slice::from_raw_parts(args.cast_const(), count as usize) }
     }
 }
@@ -174,7 +174,7 @@ unsafe extern "C" fn bind(_: *mut PyObject, address: *mut PyObject) -> *mut PyOb
 
 /// Static tables that Python only reads.
 struct Table<T>(std::cell::UnsafeCell<T>);
-// SAFETY: Python changes them under its lock alone.
+// SAFETY: Python changes them only under its lock.
 unsafe impl<T> Sync for Table<T> {}
 
 static METHODS: Table<[PyMethodDef; 5]> = Table(std::cell::UnsafeCell::new([
@@ -188,7 +188,7 @@ static METHODS: Table<[PyMethodDef; 5]> = Table(std::cell::UnsafeCell::new([
         ml_name: c"bind".as_ptr(),
         ml_meth: PyMethodDefPointer { PyCFunction: bind },
         ml_flags: METH_O,
-        ml_doc: c"bind(address): tell where the library's function is.".as_ptr(),
+        ml_doc: c"bind(address): set the address of the library's function.".as_ptr(),
     },
     empty_strided::METHOD,
     empty_strided::BIND,
@@ -213,7 +213,7 @@ static MODULE: Table<PyModuleDef> = Table(std::cell::UnsafeCell::new(PyModuleDef
 /// Called by Python, when the module is imported.
 #[no_mangle]
 pub unsafe extern "C" fn PyInit__launch() -> *mut PyObject {
-    // SAFETY: the text ends with a zero.
+    // SAFETY: the name ends with a zero.
     let name = unsafe { PyUnicode_InternFromString(c"data_ptr".as_ptr()) };
     DATA_PTR.store(name, Ordering::Relaxed);
     // SAFETY: the definition lives for the process.

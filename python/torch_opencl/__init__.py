@@ -222,15 +222,15 @@ __all__ = [
 ]
 
 
-# Names that type checkers do not need: nobody writes new code with them.
+# Type checkers do not need these legacy names.
 globals().update(tensor_types() | storage_types())
 
 
 def __getattr__(name: str) -> _Any:
-    # A function elsewhere, a tuple here: that is what `torch.cuda.default_generators` is.
+    # torch.cuda.default_generators is a tuple; here `random` has a function that makes it.
     if name == "default_generators":
         return random.default_generators()
-    # torch.utils.checkpoint reads it before it saves the state of the random numbers.
+    # torch.utils.checkpoint reads it before it saves the RNG state.
     if name == "_initialized":
         return is_initialized()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{reason(name)}")
@@ -241,11 +241,11 @@ if _load.error() is None:
     _dlpack.install()
     _hooks.when_imported("torch.distributed.distributed_c10d", "torch_opencl._distributed:install")
 
-# Lightning has registries for this: nothing of its own is changed.
+# Lightning has registries for this, so nothing of Lightning is patched.
 _hooks.when_imported("lightning.pytorch.accelerators", "torch_opencl.integrations.lightning:register")
 _hooks.when_imported("lightning.fabric.accelerators", "torch_opencl.integrations.lightning:register")
 
-# torch.compile: each is done when PyTorch imports the module, which `import torch` does not.
+# torch.compile: each function runs when PyTorch imports the module. `import torch` alone imports none of them.
 _hooks.when_imported("torch._inductor.utils", "torch_opencl.inductor.registration:add_to_gpu_types")
 _hooks.when_imported("torch._inductor.scheduler", "torch_opencl.inductor.registration:allow_without_triton")
 _hooks.when_imported("torch._inductor.compile_fx", "torch_opencl.inductor.fall_back:install")

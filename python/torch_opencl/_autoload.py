@@ -4,8 +4,7 @@
 def autoload() -> None:
     """Make ``torch.device("opencl")`` work after a bare ``import torch``.
 
-    Importing the package is what registers it, and Python has done that by the time this runs. Where the
-    user's first import is ``torch_opencl``, PyTorch calls this in the middle of it; the registration
-    then follows when that import goes on. PyTorch itself skips the call where
-    ``TORCH_DEVICE_BACKEND_AUTOLOAD=0``.
+    Importing the package registers it, and Python has imported it by the time this runs. If the user's first
+    import is ``torch_opencl``, PyTorch calls this in the middle of that import; the registration follows when
+    the import continues. PyTorch skips the call if ``TORCH_DEVICE_BACKEND_AUTOLOAD=0``.
     """

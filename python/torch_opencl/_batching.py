@@ -1,16 +1,16 @@
-"""The rule by which torch.vmap runs `_cdist_backward`, instead of PyTorch's."""
+"""A batching rule for `_cdist_backward` under torch.vmap, in place of PyTorch's."""
 
 import warnings
 from typing import Any
 
 import torch
 
-# The registration lasts as long as this does.
+# The registration lasts as long as this object.
 _library = torch.library.Library("aten", "FRAGMENT")
 
 
 def _cdist_backward(info: Any, in_dims: tuple, *args: Any) -> tuple[torch.Tensor, int]:
-    """Give every tensor the batch. PyTorch's rule is wrong where only `grad` has a batch dimension."""
+    """Give every tensor the batch dimension. PyTorch's rule is wrong if only `grad` has one."""
     tensors = [(arg, dim) for arg, dim in zip(args, in_dims, strict=True) if isinstance(arg, torch.Tensor)]
     rank = max(arg.dim() - (dim is not None) for arg, dim in tensors)
 
@@ -26,8 +26,8 @@ def _cdist_backward(info: Any, in_dims: tuple, *args: Any) -> tuple[torch.Tensor
 
 
 def register() -> None:
-    """Register the rule. It holds for all devices: the dispatcher has one for each operator."""
+    """Register the rule. It applies to all devices: the dispatcher has one rule per operator."""
     with warnings.catch_warnings():
-        # PyTorch warns that a rule was there.
+        # PyTorch warns that there already was a rule.
         warnings.simplefilter("ignore")
         torch.library.register_vmap("aten::_cdist_backward", _cdist_backward, lib=_library)

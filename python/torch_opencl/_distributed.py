@@ -1,4 +1,4 @@
-"""``torch.distributed`` with tensors of the device: its engines for the CPU carry out the collectives."""
+"""``torch.distributed`` with OpenCL tensors: PyTorch's CPU backends run the collectives."""
 
 from typing import Any
 
@@ -6,23 +6,23 @@ import torch
 
 __all__ = ["install"]
 
-# Engines of PyTorch that read and write the host's memory. "fake" touches none.
+# PyTorch's backends that read and write host memory. "fake" accesses none.
 _ENGINES = ("gloo", "mpi", "ucc")
 
 
 def install(module: Any) -> None:
     """Make the device known to process groups.
 
-    The engines named for it, and gloo where none is named, get a backend in front of them that knows its tensors.
+    The CPU backends named for it (gloo by default) are wrapped in a backend that accepts OpenCL tensors.
 
     Args:
-        module: torch.distributed.distributed_c10d. Does nothing where PyTorch was built without it.
+        module: torch.distributed.distributed_c10d. Does nothing if PyTorch was built without it.
     """
     if not torch.distributed.is_available():
         return
     module.Backend.default_device_backend_map.setdefault("opencl", "gloo")
     for engine in (*_ENGINES, "fake"):
-        # A release may lack one.
+        # A release of PyTorch may lack one.
         devices = module.Backend.backend_capability.get(engine, ["opencl"])
         if "opencl" not in devices:
             devices.append("opencl")
@@ -32,19 +32,19 @@ def install(module: Any) -> None:
     register = module.ProcessGroup._register_backend
 
     def register_backend(group: Any, device: torch.device, backend_type: Any, backend: Any = None) -> None:
-        """Register a backend for a device, as PyTorch's own method does, in front of an engine for the CPU."""
+        """Register a backend as PyTorch's method does; for OpenCL, wrap the CPU backend."""
         if device.type != "opencl" or backend is None or backend_type not in engine_types:
             register(group, device, backend_type, backend)
             return
-        # `init_process_group()` makes only the backend of the accelerator: the CPU gets its engine as well.
+        # `init_process_group()` makes only the accelerator's backend; the CPU needs one as well.
         if torch.device("cpu") not in group._device_types:
             register(group, torch.device("cpu"), backend_type, backend)
-        # C++ knows groups, and no backend by itself.
+        # Only a ProcessGroup can be passed to C++, not a backend by itself.
         carrier = module.ProcessGroup(torch.distributed.HashStore(), backend.rank(), backend.size())
         register(carrier, torch.device("cpu"), backend_type, backend)
         torch.ops.torch_opencl.add_device_backend(carrier.boxed())
         register(group, device, types.CUSTOM, carrier._get_backend(device))
-        # PyTorch names none where the backends were given by device.
+        # PyTorch sets no default backend if the backends were given by device.
         if group._get_backend_name() == "undefined" and group._get_backend(torch.device("cpu")) is backend:
             group._set_default_backend(backend_type)
 

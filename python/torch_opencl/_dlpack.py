@@ -1,9 +1,9 @@
 """DLPack: tensors of this device for other libraries, and memory of other libraries as tensors.
 
-DLPack names OpenCL memory by its ``cl_mem``. PyTorch's own converter knows no such tensors, and asks for a device of
-the name "privateuse1", which a renamed one never has; so capsules are written and read here. ``Tensor.__dlpack__``,
-``Tensor.__dlpack_device__`` and ``torch.from_dlpack`` are replaced by functions that do so for OpenCL, and leave all
-else to PyTorch's.
+DLPack names OpenCL memory by its ``cl_mem``. PyTorch's converter does not support such tensors: it asks for a device
+named "privateuse1", which a renamed device never is. Capsules are therefore written and read here.
+``Tensor.__dlpack__``, ``Tensor.__dlpack_device__`` and ``torch.from_dlpack`` are replaced by functions that do so for
+OpenCL and call PyTorch's for everything else.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ from torch_opencl._load import native
 _NAME, _USED = b"dltensor", b"used_dltensor"
 _VERSIONED_NAME, _VERSIONED_USED = b"dltensor_versioned", b"used_dltensor_versioned"
 
-# By DLPack's codes and bits of an element.
+# Keys are DLPack's type code and the bits of an element.
 _DTYPES = {
     (0, 8): torch.int8,
     (0, 16): torch.int16,
@@ -76,7 +76,7 @@ class _ManagedVersioned(Structure):
     )
 
 
-# Functions of its own: others may declare those of ctypes.pythonapi otherwise.
+# A separate library object: other code may declare other signatures for the functions of ctypes.pythonapi.
 _python = ctypes.PyDLL(None)
 _is_valid = _python.PyCapsule_IsValid
 _is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
@@ -87,11 +87,11 @@ _rename.restype, _rename.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_ch
 
 
 def _managed(capsule: Any) -> Any:
-    """The content of a capsule that nobody has consumed."""
+    """The content of a capsule that has not been consumed."""
     for name, kind in ((_NAME, _Managed), (_VERSIONED_NAME, _ManagedVersioned)):
         if _is_valid(capsule, name):
             return kind.from_address(_pointer(capsule, name))
-    raise RuntimeError("from_dlpack expects a DLPack capsule that nobody has consumed: it can be used once")
+    raise RuntimeError("from_dlpack expects a DLPack capsule that has not been consumed: it can be used once")
 
 
 def to_capsule(
@@ -102,20 +102,20 @@ def to_capsule(
     dl_device: tuple[int, int] | None = None,
     copy: bool | None = None,
 ) -> Any:
-    """Return a tensor of this device as a DLPack capsule; what ``Tensor.__dlpack__`` does.
+    """Return a tensor of this device as a DLPack capsule, as ``Tensor.__dlpack__`` does.
 
     Args:
         tensor: the tensor.
-        stream: -1 where the consumer uses the tensor's stream; otherwise that is waited for.
-        max_version: of DLPack, that the consumer knows.
-        dl_device: where the consumer wants it: on its device, or on the CPU, which copies.
-        copy: whether to copy; None where it must be.
+        stream: -1 if the consumer uses the tensor's stream; otherwise the stream is synchronized.
+        max_version: the greatest DLPack version that the consumer supports.
+        dl_device: where the consumer wants it: on the tensor's device, or on the CPU, which copies.
+        copy: whether to copy; None copies only if it must.
 
     Returns:
         The capsule: ``cl_mem`` and offset, shape and strides.
 
     Raises:
-        BufferError: DLPack has no such tensors, or ``copy`` is False and the CPU is asked for.
+        BufferError: DLPack cannot describe the tensor, or ``copy`` is False and the CPU is asked for.
     """
     if tensor.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
@@ -127,7 +127,7 @@ def to_capsule(
     wanted = own if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
     if wanted == (int(DLDeviceType.kDLCPU), 0):
         if copy is False:
-            raise BufferError("the memory of an OpenCL device is no memory of the CPU: it has to be copied")
+            raise BufferError("the memory of an OpenCL device is not CPU memory: it has to be copied")
         return tensor.cpu().__dlpack__(max_version=max_version)
     if wanted != own:
         raise BufferError(f"a tensor of {tensor.device} cannot be exported to DLPack's device {wanted}")
@@ -137,7 +137,7 @@ def to_capsule(
     if stream != -1:
         torch.accelerator.current_stream(tensor.device).synchronize()
     is_versioned = max_version is not None and max_version[0] >= 1
-    # PyTorch's own capsule, which owns the tensor, with our names for device and memory.
+    # PyTorch's capsule owns the tensor; only device and memory are replaced.
     capsule = torch._C._to_dlpack_versioned(tensor) if is_versioned else torch._C._to_dlpack(tensor)
     filled = _managed(capsule).tensor
     filled.device_type, filled.device_index = own
@@ -148,7 +148,7 @@ def to_capsule(
 class _Held:
     """The owner of a storage's memory: an attribute of the storage."""
 
-    # Kept alive in a forked child, where the driver's objects are the parent's.
+    # Kept alive in a forked child, because the driver's objects belong to the parent.
     forked: ClassVar[list[object]] = []
 
     def __init__(self, device: int, release: Callable[[], object]) -> None:
@@ -159,7 +159,7 @@ class _Held:
         if self.in_bad_fork():
             self.forked.append(self.release)
             return
-        # The memory may be used anew from then on. The garbage collector may come at any time, in a capture too.
+        # The memory may be reused after the release. The garbage collector may run at any time, in a capture too.
         try:
             self.finish(self.device)
         finally:
@@ -178,18 +178,18 @@ def tensor_of(
     """Return a tensor over a buffer of other code, without copying.
 
     Args:
-        memory: the ``cl_mem``, of the context of one of our devices.
+        memory: the ``cl_mem``, in the context of one of our devices.
         offset: bytes from its start.
         shape: elements in each dimension.
         strides: elements between neighbours in each dimension.
         dtype: of the elements.
-        release: called when the tensor's memory is no more used.
+        release: called when the tensor's memory is no longer used.
 
     Returns:
         The tensor.
 
     Raises:
-        RuntimeError: no device of ours has the buffer.
+        RuntimeError: none of our devices has the buffer.
         ValueError: the tensor does not lie in it.
     """
     _lazy_init()
@@ -201,13 +201,13 @@ def tensor_of(
             "does not lie in it"
         )
     elements = whole[: whole.numel() // size * size].view(dtype)
-    # PyTorch keeps the object of a storage as long as the storage.
+    # PyTorch keeps the Python object of a storage as long as the storage.
     whole.untyped_storage()._held = _Held(whole.device.index, release)  # type: ignore[attr-defined]
     return elements.as_strided(shape, strides, offset // size)
 
 
 def _adopted(memory: int) -> torch.Tensor:
-    """The bytes of a buffer, on the device whose context it is of."""
+    """The bytes of a buffer, on the device whose context it belongs to."""
     failure: Exception = RuntimeError("there is no OpenCL device")
     for index in range(device_count()):
         try:
@@ -218,7 +218,7 @@ def _adopted(memory: int) -> torch.Tensor:
 
 
 def from_capsule(capsule: Any) -> torch.Tensor:
-    """Return what a capsule of OpenCL memory holds as a tensor, without copying; it can be done once.
+    """Return the content of an OpenCL capsule as a tensor, without copying; a capsule can be used once.
 
     Args:
         capsule: a DLPack capsule with the device kDLOpenCL.
@@ -227,8 +227,8 @@ def from_capsule(capsule: Any) -> torch.Tensor:
         The tensor.
 
     Raises:
-        RuntimeError: the memory is not of the context of one of our devices, or the capsule is used up.
-        BufferError: its elements are of no dtype of PyTorch.
+        RuntimeError: the memory is not in the context of one of our devices, or the capsule has been consumed.
+        BufferError: PyTorch has no dtype for its elements.
     """
     managed = _managed(capsule)
     held, deleter, address = managed.tensor, managed.deleter, ctypes.addressof(managed)
@@ -237,7 +237,7 @@ def from_capsule(capsule: Any) -> torch.Tensor:
     strides = held.strides[: held.ndim] if held.strides and held.ndim else _contiguous(shape)
     dtype = _DTYPES.get((held.code, held.bits)) if held.lanes == 1 else None
     if dtype is None:
-        raise BufferError(f"elements with DLPack's code {held.code} and {held.bits} bits are of no dtype of PyTorch")
+        raise BufferError(f"PyTorch has no dtype for elements with DLPack's code {held.code} and {held.bits} bits")
 
     def release() -> None:
         if deleter:
@@ -307,7 +307,7 @@ def install() -> None:
 
 def _from_producer(producer: Any) -> torch.Tensor:
     if isinstance(producer, torch.Tensor):
-        # The same memory under the same address.
+        # An alias with the same data pointer.
         if producer.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
         return producer.detach()

@@ -1,8 +1,8 @@
 """Uses the OpenCL runtime that pip can install, on a machine that has no OpenCL driver.
 
 Intel's CPU runtime (``pip install intel-opencl-rt intel-cmplr-lib-rt``) runs on any
-x86-64 processor, so it serves where nobody may install system packages. Its wheel registers nothing:
-the .icd file in it holds a placeholder path. Pointing the OpenCL loader straight at the library does.
+x86-64 processor, so it serves users who cannot install system packages. Its wheel does not register the driver:
+its .icd file holds a placeholder path. The OpenCL loader is therefore pointed at the library itself.
 """
 
 import ctypes
@@ -13,15 +13,15 @@ from pathlib import Path
 LOADER = "libOpenCL.so.1"
 REGISTRY = Path("/etc/OpenCL/vendors")
 _LOADER_VARIABLES = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
-# Libraries that the loader in Intel's wheel is linked with and has no search path for, in the order of need.
+# Libraries that the loader in Intel's wheel is linked with and has no search path for, in load order.
 _LOADER_NEEDS = ("libintlc.so.5", "libimf.so", "libirng.so", "libsvml.so")
 
 
 def activate() -> Path | None:
     """Register Intel's CPU runtime for this process if it is installed and no other driver is.
 
-    Must run before the OpenCL loader is opened. Does nothing where a driver is registered
-    (``/etc/OpenCL/vendors/*.icd``) or where the user has pointed the loader somewhere.
+    Must run before the OpenCL loader is opened. Does nothing if a driver is registered
+    (``/etc/OpenCL/vendors/*.icd``) or the user has pointed the loader somewhere.
 
     Returns:
         The runtime's library if this process now uses it, else None.
@@ -47,7 +47,7 @@ def has_driver() -> bool:
 
 
 def choice_of_the_user() -> str | None:
-    """Say that the environment points the OpenCL loader somewhere, so that registered drivers do not count.
+    """Describe the variables that point the OpenCL loader somewhere, so that it ignores registered drivers.
 
     Returns:
         A sentence that names the variables and their values, or None if there are none.
@@ -57,14 +57,14 @@ def choice_of_the_user() -> str | None:
     if not chosen:
         return None
     settings = " and ".join(f"{name}={value}" for name, value in chosen.items())
-    return f"The environment has {settings}, where the driver is looked for instead of those registered in {REGISTRY}."
+    return f"The environment has {settings}: the loader looks there for drivers, not in {REGISTRY}."
 
 
 def installed_library() -> Path | None:
     """Return the library of a pip-installed Intel CPU runtime.
 
     Returns:
-        The path of ``libintelocl.so``, or None where ``intel-opencl-rt`` is not installed.
+        The path of ``libintelocl.so``, or None if ``intel-opencl-rt`` is not installed.
     """
     try:
         files = metadata.files("intel-opencl-rt") or []
@@ -75,14 +75,14 @@ def installed_library() -> Path | None:
 
 
 def _is_user_choice(library: Path) -> bool:
-    """Say whether the user points the loader elsewhere; a child inherits the choice made here."""
+    """Return whether the user points the loader elsewhere; a child process inherits the choice made here."""
     return any(os.environ.get(variable, str(library)) != str(library) for variable in _LOADER_VARIABLES)
 
 
 def _ensure_loader(directory: Path) -> bool:
-    """Load the system's OpenCL loader, else the one in Intel's wheel; say whether one is there.
+    """Load the system's OpenCL loader, else the one in Intel's wheel; return whether there is one.
 
-    The native library asks for the loader by its name and is given the one loaded here.
+    The native library opens the loader by name, which gives it the one loaded here.
     """
     try:
         ctypes.CDLL(LOADER)

@@ -1,4 +1,4 @@
-"""Runs functions when modules are imported, so that what is not used is not imported either."""
+"""Runs functions when modules are imported, so that unused modules need not be imported."""
 
 import importlib
 import importlib.abc
@@ -15,11 +15,11 @@ __all__ = ["failures", "note_failure", "when_imported"]
 
 
 def when_imported(name: str, function: str) -> None:
-    """Call a function of ours with a module, once it is imported; at once if it has been.
+    """Call one of our functions with a module once that is imported; at once if it has been.
 
     Args:
         name: of the module.
-        function: ``module:function`` of ours, imported when it is needed.
+        function: ``module:function`` in this package, imported when it is needed.
     """
     if name in sys.modules:
         _call(function, sys.modules[name])
@@ -29,18 +29,18 @@ def when_imported(name: str, function: str) -> None:
     _Finder.waiting.setdefault(name, []).append(function)
 
 
-# Messages of modules that do not fit this release of PyTorch: if any, graphs on this device are left to eager mode.
+# Messages about modules of PyTorch that are not as expected: if there are any, graphs on this device run in eager mode.
 failures: list[str] = []
 
 
 def note_failure(name: str, failure: Exception) -> None:
-    """Keep that a module is not as expected.
+    """Record that a module is not as expected.
 
-    What concerns other devices goes on; who compiles for this one is told (:mod:`torch_opencl.inductor.fall_back`).
+    Other devices are unaffected; compiling for this one warns (:mod:`torch_opencl.inductor.fall_back`).
 
     Args:
         name: of the module.
-        failure: what its use has raised.
+        failure: the exception that its use raised.
     """
     failures.append(f"{name} is not as expected ({failure!r})")
 
@@ -55,7 +55,7 @@ def _call(function: str, module: ModuleType) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds nothing by itself: it wraps the loaders of modules that somebody waits for."""
+    """Finds no modules itself: it wraps the loaders of modules that functions wait for."""
 
     waiting: ClassVar[dict[str, list[str]]] = {}
 

@@ -1,11 +1,11 @@
-"""Lets signals end the waits of the native library: Ctrl-C is answered although a device has much left to do."""
+"""Lets signals interrupt the waits of the native library: Ctrl-C works while a device is busy."""
 
 import atexit
 from typing import Any
 
 import torch
 
-# Kept, because the implementation goes with it.
+# Kept, because the registration ends with it.
 _library: torch.library.Library | None = None
 
 
@@ -23,4 +23,4 @@ def install(native: Any) -> None:
 
 
 def _run_signal_handlers() -> None:
-    """Does nothing: Python runs handlers, in its main thread, where a function begins; what they raise passes on."""
+    """Does nothing: Python runs handlers in its main thread when a function starts, and their exceptions propagate."""

@@ -1,9 +1,9 @@
-"""Reads the signature of a user's kernel, and writes the text that the library builds.
+"""Reads the signature of a user's kernel, and writes the source that the library builds.
 
-A buffer of OpenCL 1.2 has no address, and a tensor may start anywhere in it. A kernel is therefore given other
-parameters than its author wrote: its buffers, those that it writes first, and one struct of 64-bit values, the offsets
-of these buffers and the scalars. The author's parameters follow the opening brace as variables. `#line` directives
-and spaces keep the lines and columns of the author's text in the compiler's messages.
+A buffer of OpenCL 1.2 has no address, and a tensor may start anywhere in it. A kernel's parameters are therefore
+rewritten: first its buffers, with written ones before read-only ones, then one struct of 64-bit values that holds the
+offsets of these buffers and the scalars. The author's parameters follow the opening brace as variables. `#line`
+directives and spaces keep the lines and columns of the author's source in the compiler's messages.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import torch
 
 Kind = Literal["tensor", "scalar", "size"]
 
-# By dtype, the OpenCL C types of a tensor's elements and of values computed from them.
+# The OpenCL C types, by dtype, of a tensor's elements and of values computed from them.
 STORAGE = {
     torch.bool: ("bool_t", "int"),
     torch.uint8: ("uchar", "int"),
@@ -58,7 +58,7 @@ _SPACES = re.compile(r"\b(?:__)?(global|local|constant|private)\b|\b(GLOBAL|LOCA
 _KERNEL = re.compile(r"\b(?:__kernel|kernel|KERNEL)\b([^;{}]*?)\bvoid\b([^;{}()]*(?:\(\([^;{}]*\)\)\s*)?)\b(\w+)\s*\(")
 
 _REQUIRED = re.compile(r"\b(?:__)?reqd_work_group_size(?:__)?\s*\(([^()]*)\)")
-# Macros and types that the text in front of a source defines; load_T and store_T are checked by their beginnings.
+# Macros and types that the source's prefix defines. load_T and store_T are checked by their prefixes.
 _TAKEN = {
     *("KERNEL", "GLOBAL", "LOCAL", "CONSTANT", "ELEMENT", "GLOBAL_ID", "GLOBAL_SIZE", "GROUP_ID", "GROUPS"),
     *("LOCAL_ID", "LOCAL_SIZE", "LOCAL_BARRIER", "GLOBAL_BARRIER", "HAS_FP64", "HAS_CLANG_BUILTINS", "IS_CPU"),
@@ -77,14 +77,14 @@ class Parameter:
     name: str
     kind: Kind
     type: str
-    """Of a tensor the type of its elements: one of OpenCL C, ``void``, or a type parameter."""
+    """For a tensor, the type of its elements: one of OpenCL C, ``void``, or a type parameter."""
     is_written: bool = False
     """True if a tensor's elements are not ``const``."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A kernel's parameters, and where its text has them."""
+    """A kernel's parameters, and their positions in its source."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -95,10 +95,10 @@ class Signature:
     brace: int
     """The position after the brace."""
     group: tuple[str, ...] = ()
-    """The arguments of ``reqd_work_group_size``, as they are written; empty where it is not there."""
+    """The arguments of ``reqd_work_group_size``, as they are written; empty without the attribute."""
 
     def buffers(self) -> list[Parameter]:
-        """Return the tensors in the order in which kernels are given them: those that are written first."""
+        """Return the tensors in the order of the kernel's arguments: written ones before read-only ones."""
         tensors = [parameter for parameter in self.parameters if parameter.kind == "tensor"]
         return sorted(tensors, key=lambda parameter: not parameter.is_written)
 
@@ -111,15 +111,15 @@ def read_signature(source: str, name: str, types: Sequence[str]) -> Signature:
     """Read the parameters of a kernel.
 
     Args:
-        source: the text.
-        name: the kernel's.
+        source: the user's source.
+        name: of the kernel.
         types: names of type parameters.
 
     Returns:
         The signature.
 
     Raises:
-        ValueError: there is no such kernel, or it takes what no argument can be.
+        ValueError: there is no such kernel, or it has a parameter that no argument fits.
     """
     code = _without_comments(source)
     for match in _KERNEL.finditer(code):
@@ -150,7 +150,7 @@ def _signature(code: str, match: re.Match[str], types: Sequence[str]) -> Signatu
 
 
 def check_name(word: str) -> None:
-    """Refuse names that the text in front of a source defines, or that kernels are given for their own use.
+    """Refuse names that the source's prefix or the rewritten parameters define.
 
     Args:
         word: the name of a kernel, a parameter, a constant or a type parameter.
@@ -163,7 +163,7 @@ def check_name(word: str) -> None:
 
 
 def _signatures(source: str, types: Sequence[str]) -> list[Signature]:
-    """The kernels of a source, last ones first, but those that take what no argument can be."""
+    """The kernels of a source, last first, without those that have a parameter no argument fits."""
     code = _without_comments(source)
     found = []
     for match in _KERNEL.finditer(code):
@@ -176,12 +176,12 @@ def _signatures(source: str, types: Sequence[str]) -> list[Signature]:
 def program_text(
     source: str, signature: Signature, dtypes: Mapping[str, torch.dtype], constants: Mapping[str, int | float | bool]
 ) -> str:
-    """Write what follows ``user.cl`` in the program.
+    """Write the part of the program that follows ``user.cl``.
 
     Args:
-        source: the user's text.
+        source: the user's source.
         signature: of the kernel that is built.
-        dtypes: what the type parameters are.
+        dtypes: values of the type parameters.
         constants: macros to define.
 
     Returns:
@@ -196,7 +196,7 @@ def program_text(
         lines += [f"typedef {storage} {name};", f"typedef {work} work_{name};"]
         lines += [f"#define {verb}_{name} {verb}_{word}" for verb in ("load", "store")]
     text = source
-    # All kernels of the source: OpenCL C has no parameters of size_t.
+    # All kernels are rewritten, because OpenCL C allows no kernel parameters of size_t.
     for other in _signatures(source, tuple(dtypes)):
         lines.append(_packed(other))
         text = _rewritten(source, text, other, signature.name, dtypes)
@@ -210,9 +210,9 @@ def _packed(signature: Signature) -> str:
 
 
 def _rewritten(source: str, text: str, signature: Signature, name: str, dtypes: Mapping[str, torch.dtype]) -> str:
-    """The text with the parameters that a kernel is given in place of those that its author wrote.
+    """The text with a kernel's rewritten parameters in place of its author's.
 
-    What precedes the end of this kernel's parameters in the text is that of the source, ``name`` its name in messages.
+    ``text`` equals the source up to the end of this kernel's parameters. ``name`` is its name in messages.
     """
     buffers, scalars = signature.buffers(), signature.scalars()
     head = [f"__global uchar *{parameter.name}_buffer_" for parameter in buffers]
@@ -237,19 +237,19 @@ def _rewritten(source: str, text: str, signature: Signature, name: str, dtypes: 
 
 
 def _line(source: str, position: int, name: str) -> str:
-    """The directive after which the compiler's messages have the line of a position."""
+    """The directive that gives the compiler's messages the line of a position."""
     number = source.count("\n", 0, position) + 1
     return f'#line {number} "{name}"'
 
 
 def _indent(source: str, position: int) -> str:
-    """Space for the bytes before a position of a line, which compilers count as columns."""
+    """Spaces for the bytes before a position in its line, because compilers count columns in bytes."""
     start = source.rfind("\n", 0, position) + 1
     return " " * len(source[start:position].encode())
 
 
 def _is_in_directive(source: str, position: int) -> bool:
-    """Return whether a position is in a directive, a macro say, which ends with its line."""
+    """Return whether a position is in a preprocessor directive (such as a macro), which ends with its line."""
     start = source.rfind("\n", 0, position) + 1
     while source[:start].endswith("\\\n"):
         start = source.rfind("\n", 0, start - 1) + 1
@@ -268,10 +268,10 @@ def packer(type: str, dtypes: Mapping[str, torch.dtype]) -> Callable[[Any], int]
 
     Args:
         type: of a scalar, in OpenCL C.
-        dtypes: what the type parameters are.
+        dtypes: values of the type parameters.
 
     Returns:
-        The function: it takes a number, and raises TypeError and ValueError.
+        The function: it takes a Python scalar, and raises TypeError and ValueError.
     """
     work = _work(type, dtypes)
     if work in ("float", "double"):
@@ -295,11 +295,11 @@ def packer(type: str, dtypes: Mapping[str, torch.dtype]) -> Callable[[Any], int]
 
 
 def is_integer(type: str, dtypes: Mapping[str, torch.dtype]) -> bool:
-    """Return whether a scalar's type takes integers alone.
+    """Return whether a scalar's type takes only integers.
 
     Args:
         type: of a scalar, in OpenCL C.
-        dtypes: what the type parameters are.
+        dtypes: values of the type parameters.
 
     Returns:
         False for floating types.
@@ -308,7 +308,7 @@ def is_integer(type: str, dtypes: Mapping[str, torch.dtype]) -> bool:
 
 
 def _work(type: str, dtypes: Mapping[str, torch.dtype]) -> str:
-    """A scalar's type, where it may be that of a type parameter."""
+    """A scalar's type, with a type parameter replaced by its value."""
     name = type.removeprefix("work_")
     return STORAGE[dtypes[name]][1] if name != type and name in dtypes else type
 
@@ -319,7 +319,7 @@ def _parameter(text: str, kernel: str, types: Sequence[str]) -> Parameter:
     spaces = [word.lower() for pair in _SPACES.findall(text) for word in pair if word]
     if found is None or not found.group(1).strip() or "[" in text:
         raise ValueError(
-            f"kernel {kernel}: the parameter {written!r} cannot be read: write a type and a name, no macro"
+            f"kernel {kernel}: the parameter {written!r} cannot be read: write a type and a name, not a macro"
         )
     declared, name = found.groups()
     stars = declared.count("*")
@@ -327,25 +327,25 @@ def _parameter(text: str, kernel: str, types: Sequence[str]) -> Parameter:
     plain = _ALIASES.get(plain, plain)
     if stars > 1 or "local" in spaces or ("constant" in spaces and stars):
         raise ValueError(
-            f"kernel {kernel}: {written!r} is no pointer to global memory; declare local memory within the kernel, and "
-            f"constant memory as `__global const`"
+            f"kernel {kernel}: {written!r} is not a pointer to global memory; declare local memory within the kernel, "
+            f"and constant memory as `__global const`"
         )
     if stars == 1:
         if "global" not in spaces:
             raise ValueError(f"kernel {kernel}: the pointer {written!r} lacks __global")
         if plain not in DTYPES and plain not in types and plain != "void":
             known = ", ".join([*types, *DTYPES, "void"])
-            raise ValueError(f"kernel {kernel}: {written!r} points to no type of tensors; these are {known}")
+            raise ValueError(f"kernel {kernel}: {written!r} does not point to an element type; these are {known}")
         return Parameter(name, "tensor", plain, re.search(r"\b(__)?const\b", declared.split("*")[0]) is None)
     works = [f"work_{type}" for type in types]
     if plain not in _INTEGERS and plain not in ("float", "double") and plain not in works:
         known = ", ".join([*works, *_INTEGERS, "float", "double"])
-        raise ValueError(f"kernel {kernel}: {written!r} is neither a pointer nor a number; numbers are {known}")
+        raise ValueError(f"kernel {kernel}: {written!r} is neither a pointer nor a scalar; scalars are {known}")
     return Parameter(name, "size" if plain == "size_t" else "scalar", plain)
 
 
 def _without_comments(source: str) -> str:
-    """The same text with spaces in place of comments and strings."""
+    """The source with spaces in place of comments and strings."""
     pattern = r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\""
     return re.sub(pattern, lambda match: re.sub(r"[^\n]", " ", match.group()), source, flags=re.DOTALL)
 
@@ -360,7 +360,7 @@ def _closing(code: str, start: int) -> int:
 
 
 def _literal(value: int | float | bool, is_double: bool) -> str:
-    """A number in OpenCL C; a double would make a kernel of floats compute in double where the device can."""
+    """A value in OpenCL C. It is a float unless the kernel uses doubles, so that floats are not computed in double."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, int):

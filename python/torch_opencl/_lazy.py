@@ -1,7 +1,7 @@
-"""When OpenCL is started, and the seeds that wait for it.
+"""When OpenCL is initialized, and the seeds that wait for it.
 
-Drivers keep threads that do not survive a fork, so they are started as late as possible: a program that
-only imports torch never starts one, and seeds given before the start wait for it.
+Drivers keep threads that do not survive a fork, so OpenCL is initialized as late as possible: a program that
+only imports torch never does it, and seeds set before that are kept.
 """
 
 import atexit
@@ -17,7 +17,7 @@ from torch_opencl._load import native
 
 _lock = threading.RLock()
 _initialized = False
-# Variables that leave no device if their value is wrong; the library's error then says so.
+# Variables that hide all devices if their value is wrong; the library's error then says so.
 _HIDING_VARIABLES = ("TORCH_OPENCL_DEVICES", "TORCH_OPENCL_DEVICE_CLASS")
 _pending_seeds: dict[str, Callable[[], None]] = {}
 
@@ -28,8 +28,8 @@ def device_count() -> int:
     ``TORCH_OPENCL_DEVICES`` filters and orders them. Never raises.
 
     Returns:
-        The number of devices; 0 where there is no device, no driver or no native library, and in a
-        forked child of a process that has used OpenCL.
+        The number of devices; 0 without a device, a driver or the native library, and in a forked child
+        of a process that has used OpenCL.
     """
     if _load.error() is not None:
         return 0
@@ -40,23 +40,23 @@ def device_count() -> int:
 
 
 def no_device_reason() -> str:
-    """Say why there is no device, and what to do.
+    """Return why there is no device, and what to do.
 
     Returns:
-        Some sentences; an empty text where there is a device.
+        Some sentences; an empty string if there is a device.
     """
     reason = native().device_error()
-    # With a choice of the user the drivers of the machine do not count, so it comes first.
+    # If the user has pointed the loader somewhere, it ignores the registered drivers, so that is said first.
     if reason and hiding_setting() == "OCL_ICD_VENDORS":
         return f"{_embedded_driver.choice_of_the_user()} {reason}"
     return reason
 
 
 def hiding_setting() -> str | None:
-    """Find the setting that leaves this process without a device, where it is not the hardware.
+    """Find the setting that leaves this process without a device.
 
     Returns:
-        The name of an environment variable, or None where none does.
+        The name of an environment variable, or None if no setting does.
     """
     # An empty list of devices hides all on purpose.
     if os.environ.get("TORCH_OPENCL_DEVICES", "all").strip() == "":
@@ -66,7 +66,7 @@ def hiding_setting() -> str | None:
         return name
     if _embedded_driver.choice_of_the_user():
         return "OCL_ICD_VENDORS"
-    # PoCL offers no device where it cannot write, and the reason then says so.
+    # PoCL offers no device if it cannot write its cache, and the reason then says so.
     has_pocl = any(_embedded_driver.REGISTRY.glob("*pocl*.icd"))
     return "POCL_CACHE_DIR" if has_pocl and "POCL_CACHE_DIR" in reason else None
 
@@ -99,9 +99,8 @@ def init() -> None:
     """Start using OpenCL now rather than at the first tensor. Does nothing the second time.
 
     Raises:
-        RuntimeError: there is no OpenCL device, the native library cannot be loaded, or this is a
-            forked child of a process that has used OpenCL, or an environment variable is set to what it
-            cannot be.
+        RuntimeError: there is no OpenCL device, the native library cannot be loaded, this is a forked
+            child of a process that has used OpenCL, or an environment variable has an invalid value.
     """
     _lazy_init()
 
@@ -121,7 +120,7 @@ def _lazy_init() -> None:
             )
         native().check_environment()
         if device_count() == 0:
-            message = f"No OpenCL device was found: {no_device_reason()} `python -m torch_opencl.info` tells more."
+            message = f"No OpenCL device was found: {no_device_reason()} `python -m torch_opencl.info` shows more."
             raise RuntimeError(message)
         _initialized = True
         atexit.register(_finish)
@@ -131,7 +130,7 @@ def _lazy_init() -> None:
 
 
 def _finish() -> None:
-    """Wait for the devices before the process ends: drivers that are unloaded while they work may abort it."""
+    """Wait for the devices before the process ends: a driver that is unloaded while it works may abort it."""
     if _is_in_bad_fork():
         return
     if _has_autograd_threads():
@@ -142,7 +141,7 @@ def _finish() -> None:
 
 
 def _has_autograd_threads() -> bool:
-    """Return whether there has been a backward pass, whose threads may hold Python objects for a moment longer."""
+    """Return whether there are autograd threads, which may hold Python objects for a moment longer."""
     for name in glob.iglob("/proc/self/task/*/comm"):
         with contextlib.suppress(OSError), open(name) as file:
             if file.read().startswith("pt_autograd"):
@@ -159,8 +158,8 @@ def seed_when_initialized(scope: str, seed: Callable[[], None]) -> None:
     """Seed generators now, or as soon as there are any.
 
     Args:
-        scope: "all" for the generators of all devices, which makes earlier seeds void, else a name;
-            of several waiting seeds with one name the last one counts.
+        scope: "all" for the generators of all devices, which discards earlier seeds, else a name; the last
+            of several waiting seeds with one name is used.
         seed: sets the seed.
     """
     with _lock:

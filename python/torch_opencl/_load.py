@@ -1,7 +1,7 @@
-"""Finds, checks and loads the native library, once a process.
+"""Finds, checks and loads the native library, once per process.
 
-Loading never raises: a machine with a broken installation must still be able to `import torch`. What
-went wrong is kept, warned about once, and raised by the first call that needs the library.
+Loading never raises: `import torch` must still work with a broken installation. The error is kept, a warning
+shows it once, and the first call that needs the library raises it.
 """
 
 import importlib
@@ -15,8 +15,8 @@ import torch
 from torch_opencl import _batching, _embedded_driver, _interrupts, _printing, _settings, _sharing
 
 BACKEND_NAME = "opencl"
-# A library serves one release of PyTorch, and all its patches: C++ has no stable interface. A wheel has one of them, a
-# checkout as many as were built.
+# A library serves one minor release of PyTorch and all its patch releases: C++ has no stable ABI. A wheel has one
+# library, a checkout as many as were built.
 RELEASE = ".".join(torch.__version__.split(".")[:2])
 LIBRARIES = Path(__file__).parent / "lib"
 LIBRARY = LIBRARIES / RELEASE / "libtorch_opencl.so"
@@ -33,7 +33,7 @@ class LibraryError(RuntimeError):
 def load(module: ModuleType) -> None:
     """Load the native library and make ``module`` known to PyTorch as ``torch.opencl``.
 
-    A failure is remembered for :func:`error` and :func:`native`, and warned about once.
+    A failure is kept for :func:`error` and :func:`native`, and a warning shows it once.
 
     Args:
         module: the package that becomes ``torch.opencl``.
@@ -58,18 +58,18 @@ def load(module: ModuleType) -> None:
     except Exception as failure:
         cause = f"{failure.__cause__ or failure}. {_REINSTALL}"
         _error = str(failure) if isinstance(failure, LibraryError) else cause
-        # `torch.opencl.is_available()` shall answer False rather than be missing. The device's name is not taken:
-        # PyTorch would send what is the CPU's (a gloo barrier, a profiler's end) to a device that is not there.
+        # `torch.opencl.is_available()` must return False rather than be missing. The device is not renamed to "opencl":
+        # PyTorch would send work of the CPU (a gloo barrier, a profiler's end) to a missing device.
         if not hasattr(torch, BACKEND_NAME):
             torch._register_device_module(BACKEND_NAME, module)
         _settings.warn_once("installation", f"torch.device('opencl') is not available: {_error}")
 
 
 def error() -> str | None:
-    """Return why the native library could not be loaded, or None where it was.
+    """Return why the native library could not be loaded, or None if it was.
 
     Returns:
-        One or two sentences that name the cause and the cure.
+        One or two sentences that name the cause and the fix.
     """
     return _error
 
@@ -111,7 +111,7 @@ def build_info() -> dict[str, str]:
 
 
 def _numbers(release: str) -> list[int]:
-    """Return a release's numbers, by which 2.11 comes after 2.9."""
+    """Return a release as integers, so that 2.11 sorts after 2.9."""
     return [int(number) for number in release.split(".") if number.isdigit()]
 
 

@@ -1,11 +1,11 @@
-"""How tensors are printed: PyTorch measures floating-point numbers in float64, which not every device has."""
+"""How tensors are printed: PyTorch formats floating-point values in float64, which not every device has."""
 
 import torch
 from torch import _tensor_str
 
 
 def install() -> None:
-    """Let the host measure the numbers of OpenCL tensors."""
+    """Let the formatter work on a host copy of OpenCL tensors."""
     _tensor_str.tensor_totype = _on_host(_tensor_str.tensor_totype)
 
 

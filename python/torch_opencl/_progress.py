@@ -6,16 +6,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
-# Seconds between two updates of a bar that follows work.
+# Seconds between two updates of a bar.
 _INTERVAL = 0.5
 
 
 @contextlib.contextmanager
 def following(count: Callable[[], tuple[int, int]], what: str, units: str) -> Iterator[None]:
-    """Show the progress of the work that the context does, until it ends.
+    """Show the progress of the work in the context, until it ends.
 
     Args:
-        count: returns how many units are done, and how many of all are known; called by another thread.
+        count: returns how many units are done and how many are known so far; called by another thread.
         what: what is being done, such as ``"OpenCL kernels"``.
         units: what is counted, such as ``"programs"``.
 
@@ -41,7 +41,7 @@ def following(count: Callable[[], tuple[int, int]], what: str, units: str) -> It
 
 
 def _growing_bar(what: str, units: str) -> tuple[Callable[[int, int], None], Callable[[], None]]:
-    """Return a function that shows how many units of how many are done, and one that ends the bar."""
+    """Return a function that shows the done and the total units, and one that ends the bar."""
     try:
         tqdm = importlib.import_module("tqdm").tqdm
     except ImportError:
@@ -71,7 +71,7 @@ def progress_bar(total: int, what: str, units: str) -> Callable[[int], None]:
         units: what is counted, such as ``"programs"``.
 
     Returns:
-        The function: a bar of tqdm where that is installed, else lines of text.
+        The function: a tqdm bar if tqdm is installed, else lines of text.
     """
     show, close = _growing_bar(what, units)
 

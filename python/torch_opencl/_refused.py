@@ -1,11 +1,11 @@
-"""Names of ``torch.cuda`` and ``torch.xpu`` that are not here, each with what to use or why."""
+"""Names of ``torch.cuda`` and ``torch.xpu`` that ``torch.opencl`` lacks, each with a replacement or the reason."""
 
-_PLUGGABLE = "OpenCL has no allocator to exchange"
-_SENSORS = "OpenCL does not tell, and the vendor's own tool does"
-_GRAPH_DATA = "a captured graph is a list of launches in this package, which torch.profiler shows as they are replayed"
-_HANDLE = "there is no library of the vendor's behind the operators"
+_PLUGGABLE = "OpenCL's allocator cannot be replaced"
+_SENSORS = "OpenCL does not report it; use the vendor's tool"
+_GRAPH_DATA = "a captured graph is a list of launches in this package; torch.profiler shows them when they are replayed"
+_HANDLE = "the operators use no vendor library"
 
-# The text after "has no attribute".
+# Each is the end of the message "has no attribute".
 _REASONS = {
     "CUDAGraph": "it is OpenCLGraph",
     "XPUGraph": "it is OpenCLGraph",
@@ -40,12 +40,12 @@ _REASONS = {
 
 
 def reason(name: str) -> str:
-    """Return why a name is not in ``torch.opencl``, to end a sentence with.
+    """Return why a name is not in ``torch.opencl``, as the end of a sentence.
 
     Args:
-        name: what was asked for.
+        name: the missing attribute.
 
     Returns:
-        The reason, behind a colon; nothing for names that are not known.
+        A colon and the reason; an empty string for unknown names.
     """
     return f": {_REASONS[name]}" if name in _REASONS else ""

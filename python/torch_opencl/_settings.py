@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 
 PREFIX = "TORCH_OPENCL_"
 
-# Every variable that the package reads, and the words that it takes where there are only some. docs/options.md explains
-# them.
+# Every variable that the package reads, and its allowed values if these are few. docs/options.md explains them.
 VARIABLES: Mapping[str, tuple[str, ...]] = {
     "TORCH_OPENCL_BLAS": ("auto", "opencl", "host", "cublas"),
     "TORCH_OPENCL_CACHE_DIR": (),
@@ -23,7 +22,7 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "TORCH_OPENCL_SPECIALIZE": ("background", "eager", "never"),
 }
 
-# Read when the package is built: `make` sets them, and they may still be there when it runs.
+# Read when the package is built. `make` sets them, and they may still be set when the package runs.
 BUILD_VARIABLES = ("TORCH_OPENCL_PYTHON",)
 # Constants that `make bench-constants` builds with.
 BUILD_PREFIX = "TORCH_OPENCL_CONSTANT_"
@@ -51,7 +50,7 @@ def problems(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield name, f"{name} is not a variable of torch_opencl. {meant}"
         elif (words := VARIABLES[name]) and value not in words:
             allowed = f"{', '.join(words[:-1])} or {words[-1]}"
-            yield name, f"{name}={value}: expected {allowed}. What reads it will refuse it."
+            yield name, f"{name}={value}: expected {allowed}. Its use will raise an error."
 
 
 def warn_about_environment() -> None:
@@ -64,8 +63,8 @@ def warn_once(subject: str, message: str) -> None:
     """Warn, unless there has been a warning about this subject.
 
     Args:
-        subject: what the warning is about, such as a variable's name.
-        message: what it says.
+        subject: the key of the warning, such as a variable's name.
+        message: of the warning.
     """
     if subject in _said:
         return

@@ -1,8 +1,8 @@
-"""Tensors in what processes send each other: queues, pipes, arguments, the batches of a ``DataLoader``.
+"""Sends tensors between processes: in queues, pipes, arguments and the batches of a ``DataLoader``.
 
 The memory of an OpenCL device belongs to one process, so a tensor is sent as a copy: the sender copies its
-storage to shared memory of the host, and the receiver copies that to a device of its own. Tensors that are views
-of one storage still are where they arrive together.
+storage to shared host memory, and the receiver copies that to its own device. Tensors that are views of one
+storage and are sent together still share one.
 """
 
 from multiprocessing.reduction import ForkingPickler

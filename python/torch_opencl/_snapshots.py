@@ -16,12 +16,12 @@ def memory_snapshot(mempool_id: tuple[int, int] | None = None, include_traces: b
     """Return the buffers that the allocators of all devices hold, and the blocks that each is cut into.
 
     Args:
-        mempool_id: of the pool whose buffers alone are returned; None or (0, 0) for all.
+        mempool_id: return only the buffers of this pool; None or (0, 0) for all.
         include_traces: accepted for compatibility.
 
     Returns:
-        A dictionary a buffer, with the keys of :func:`torch.cuda.memory_snapshot`; ``frames`` are empty: call stacks
-        are those of ``_snapshot()``'s traces. Empty where OpenCL has not been used yet.
+        A dictionary per buffer, with the keys of :func:`torch.cuda.memory_snapshot`. ``frames`` are empty: the traces
+        of ``_snapshot()`` have the call stacks. Empty if OpenCL has not been used yet.
     """
     if not is_initialized():
         return []
@@ -40,18 +40,19 @@ def _record_memory_history(
     *,
     clear_history: bool = False,
 ) -> None:
-    """Record what tensors take and give back, for the traces of :func:`_snapshot`; of all devices.
+    """Record the allocations and frees of tensors on all devices, for the traces of :func:`_snapshot`.
 
     Args:
         enabled: ``"all"`` or ``"state"`` to record from now on, None to stop.
-        context: whose Python call stacks to record: ``"all"``, ``"alloc"`` and ``"state"`` (of allocations), or None.
-        stacks: accepted for compatibility; stacks are those of Python.
-        max_entries: how many of the latest to keep.
+        context: for which events to record Python call stacks: ``"all"``, ``"alloc"`` or ``"state"`` (allocations
+            only), or None.
+        stacks: accepted for compatibility; stacks are Python's.
+        max_entries: how many of the latest events to keep.
         device: accepted for compatibility.
-        clear_history: whether to forget what has been recorded.
+        clear_history: whether to discard recorded events.
 
     Raises:
-        RuntimeError: an argument has none of these values.
+        RuntimeError: an argument has another value.
     """
     if enabled not in ("all", "state", None):
         raise RuntimeError(f"expected enabled to be 'all', 'state' or None, but got: {enabled!r}")
@@ -68,11 +69,11 @@ def _snapshot(device: DeviceLike = None) -> dict[str, Any]:
     """Return :func:`memory_snapshot` in the form that PyTorch's memory visualiser reads.
 
     Args:
-        device: leave out the buffers and events of other devices; None for all.
+        device: return only the buffers and events of this device; None for all.
 
     Returns:
-        A dictionary with the keys of ``torch.cuda.memory._snapshot``. ``device_traces`` has a list for each device, of
-        what was recorded since :func:`_record_memory_history`.
+        A dictionary with the keys of ``torch.cuda.memory._snapshot``. ``device_traces`` has, for each device, the list
+        of events since :func:`_record_memory_history`.
     """
     index = None if device is None else _check_index(device)
     segments = [segment for segment in memory_snapshot() if index in (None, segment["device"])]
@@ -94,7 +95,7 @@ def _fill(traces: list[list[dict[str, Any]]], index: int | None) -> None:
         if index not in (None, device):
             continue
         event = {"addr": address, "frames": stack, "size": size, "stream": stream, "time_us": time}
-        # The visualiser wants both: here a block that a tensor gives back is the next one's at once.
+        # The visualiser expects both events; here a freed block can be reused at once.
         for action in ("free_requested", "free_completed") if is_free else ("alloc",):
             traces[device].append({"action": action} | event)
 

@@ -1,4 +1,4 @@
-"""The old names of types: ``torch.opencl.FloatTensor``, ``torch.opencl.FloatStorage`` and their kin."""
+"""Legacy tensor and storage types: ``torch.opencl.FloatTensor``, ``torch.opencl.FloatStorage`` and others."""
 
 import torch
 from torch.storage import _LegacyStorage
@@ -23,7 +23,7 @@ class _TensorType(type):
     dtype: torch.dtype
 
     def __call__(cls, *arguments: object) -> torch.Tensor:
-        """Make what the type of the same name in ``torch`` makes of the arguments, on the current device."""
+        """Make the tensor that the type of the same name in ``torch`` makes, on the current device."""
         return getattr(torch, cls.__name__)(*arguments).to("opencl")
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -34,7 +34,7 @@ def tensor_types() -> dict[str, type]:
     """Return the types by name.
 
     Returns:
-        One for every dtype that has such a name. ``tensor.type("torch.opencl.FloatTensor")`` is PyTorch's own.
+        One for every dtype that has such a name. PyTorch itself implements ``tensor.type("torch.opencl.FloatTensor")``.
     """
     return {
         name: _TensorType(name, (), {"__module__": "torch.opencl", "dtype": dtype}) for name, dtype in _DTYPES.items()
@@ -50,7 +50,7 @@ def storage_types() -> dict[str, type]:
     Returns:
         One for every dtype that has such a name.
     """
-    # PyTorch takes the device from the module, and knows the types that it loads from old checkpoints by this set.
+    # PyTorch takes the device from the type's module, and loads from old checkpoints only types in this set.
     types: dict[str, type] = {}
     for tensor_name, dtype in (_DTYPES | _COMPLEX).items():
         name = tensor_name.removesuffix("Tensor") + "Storage"

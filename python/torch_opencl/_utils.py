@@ -1,10 +1,10 @@
-"""Device arguments; PyTorch's own serialization looks for ``_get_device_index`` here."""
+"""Device arguments; PyTorch's serialization looks for ``_get_device_index`` here."""
 
 import torch
 
 from torch_opencl._lazy import _lazy_init, device_count
 
-# Types of devices that mean this one: "cuda" too, while that integration is enabled.
+# Device types that mean this one; "cuda" as well while that integration is enabled.
 device_types = {"opencl"}
 
 DeviceLike = torch.device | str | int | None
@@ -15,13 +15,13 @@ def _get_device_index(device: DeviceLike = None, optional: bool = False) -> int:
 
     Args:
         device: a device, its name, its index, or None.
-        optional: whether the current device is meant where ``device`` names no index.
+        optional: whether a ``device`` without an index means the current device.
 
     Returns:
         The index of an OpenCL device.
 
     Raises:
-        ValueError: ``device`` is not an OpenCL device, or names none and ``optional`` is False.
+        ValueError: ``device`` is not an OpenCL device, or has no index and ``optional`` is False.
     """
     if isinstance(device, int):
         return device
@@ -39,13 +39,13 @@ def _get_device_index(device: DeviceLike = None, optional: bool = False) -> int:
 
 
 def _check_index(device: DeviceLike) -> int:
-    """Return the index that a device argument stands for, without starting OpenCL where it names one.
+    """Return the index that a device argument stands for; does not start OpenCL if it names an index.
 
     Args:
         device: a device, its name, its index, or None for the current one.
 
     Returns:
-        The index of an OpenCL device that there is.
+        The index of an existing OpenCL device.
 
     Raises:
         ValueError: ``device`` is not an OpenCL device.

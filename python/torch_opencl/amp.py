@@ -1,4 +1,4 @@
-"""Mixed precision: what :func:`torch.autocast` asks of a backend, and its classes with this device filled in."""
+"""Mixed precision: the hooks of :func:`torch.autocast`, and the classes of ``torch.amp`` for this device."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
     """Return the dtypes that ``torch.autocast("opencl", dtype=...)`` accepts.
 
     Returns:
-        float16 and bfloat16. Both are storage types here: kernels compute in float32.
+        float16 and bfloat16. Both are only storage types: kernels compute in float32.
     """
     return [torch.float16, torch.bfloat16]
 
@@ -23,7 +23,7 @@ class autocast(torch.autocast):
     Args:
         enabled: whether to cast.
         dtype: the lower precision, float16 or bfloat16.
-        cache_enabled: whether weights that are cast are kept for the block.
+        cache_enabled: whether casts of weights are cached for the block.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class GradScaler(torch.amp.GradScaler):
 
     Args:
         init_scale: the first scale.
-        growth_factor: what the scale is multiplied with after ``growth_interval`` steps without overflow.
-        backoff_factor: what the scale is multiplied with after a step with overflow.
+        growth_factor: the scale is multiplied by it after ``growth_interval`` steps without overflow.
+        backoff_factor: the scale is multiplied by it after a step with overflow.
         growth_interval: see ``growth_factor``.
         enabled: whether to scale.
     """
@@ -58,9 +58,9 @@ def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: torch.dtyp
     """:func:`torch.amp.custom_fwd` for this device: a decorator of ``forward`` of a ``torch.autograd.Function``.
 
     Args:
-        fwd: the function; None where the decorator is called with options.
-        cast_inputs: the dtype that floating inputs are cast to within autocast, which is then off in ``fwd``; None
-            leaves them and autocast as they are.
+        fwd: the function; None if the decorator is called with options.
+        cast_inputs: the dtype that floating inputs are cast to within autocast, which is then disabled in ``fwd``;
+            None changes neither.
 
     Returns:
         The decorated function, or the decorator.
@@ -72,7 +72,7 @@ def custom_bwd(bwd: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """:func:`torch.amp.custom_bwd` for this device: a decorator of ``backward``, which runs as ``forward`` did.
 
     Args:
-        bwd: the function; None where the decorator is called.
+        bwd: the function; None if the decorator is called without it.
 
     Returns:
         The decorated function, or the decorator.

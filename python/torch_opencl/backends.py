@@ -32,16 +32,16 @@ def is_available() -> bool:
 
 
 def preferred_blas_library(backend: str | None = None) -> str:
-    """Choose the library that computes matmuls, for the whole process; or ask which one it is.
+    """Choose the library that computes matmuls in this process, or return the current choice.
 
     * ``"auto"`` (the default): the fastest. The first large matmul of each dtype and class of size is
       measured, and the result is kept with the compiled kernels.
     * ``"opencl"``: this package's own kernels, which compute every matmul.
     * ``"host"``: PyTorch's CPU matmul (MKL, oneDNN), on devices that share memory with the host.
-    * ``"cublas"``: NVIDIA's, on NVIDIA devices; operands are copied from OpenCL's memory to CUDA's and back.
+    * ``"cublas"``: NVIDIA's, on NVIDIA devices; operands are copied from OpenCL memory to CUDA memory and back.
 
-    A matmul that the library does not have (of integers, say) is computed by ``"opencl"``. The
-    environment variable ``TORCH_OPENCL_BLAS`` sets what a process starts with.
+    A matmul that the library lacks (for example of integers) is computed by ``"opencl"``. The environment
+    variable ``TORCH_OPENCL_BLAS`` sets the initial choice.
 
     Args:
         backend: one of the four, or None to change nothing.
@@ -59,15 +59,14 @@ def preferred_blas_library(backend: str | None = None) -> str:
 
 
 def small_calls(choice: str | None = None) -> str:
-    """Choose who computes calls with few elements on devices that are the CPU, for the whole process; or ask who does.
+    """Choose how calls with few elements run on CPU devices in this process, or return the current choice.
 
-    * ``"host"`` (the default): ATen's functions for the CPU, on the device's own memory, where host and device share it
-      and the current stream has nothing left to do: enqueueing a kernel takes longer than such a call. Behind work that
-      is still pending, calls are enqueued as any other. No kernel is compiled for what the host computes, and a
-      profiler shows none.
+    * ``"host"`` (the default): ATen's CPU kernels run on the device's memory, if host and device share it and the
+      current stream is idle: enqueueing a kernel takes longer than such a call. While work is pending, calls are
+      enqueued as usual. No kernel is compiled for calls that the host computes, and a profiler shows none.
     * ``"kernels"``: this package's kernels compute every call, as on GPUs.
 
-    The environment variable ``TORCH_OPENCL_SMALL_CALLS`` sets what a process starts with.
+    The environment variable ``TORCH_OPENCL_SMALL_CALLS`` sets the initial choice.
 
     Args:
         choice: one of the two, or None to change nothing.
@@ -90,8 +89,8 @@ def blas_choices(device: _DeviceLike = None) -> dict[str, str]:
         device: the device; the current one by default.
 
     Returns:
-        A dictionary from each class of matmuls that came up (dtype, the least batch size, m, n and k of the
-        class, and the host's threads) to the library's name.
+        A dictionary from each class of matmuls so far (dtype, the least batch size, m, n and k of the class,
+        and the host's threads) to the library's name.
 
     Raises:
         LibraryError: the native library cannot be loaded.

@@ -1,8 +1,8 @@
-"""``python -m torch_opencl.bundle``: kernels compiled ahead, for devices whose drivers compile nothing.
+"""``python -m torch_opencl.bundle``: kernels compiled ahead of time, for devices whose drivers have no compiler.
 
 ``export FOLDER`` writes the sources of the kernels, ``build FOLDER FILE`` compiles them for a device into one file, and
-a process with ``TORCH_OPENCL_KERNEL_BUNDLE=FILE`` takes its kernels from there and compiles none. docs/bundles.md has
-the whole way, also through the compilers of FPGA vendors.
+a process with ``TORCH_OPENCL_KERNEL_BUNDLE=FILE`` loads its kernels from there and compiles none. docs/bundles.md
+describes all steps, also with the compilers of FPGA vendors.
 """
 
 import argparse
@@ -25,23 +25,23 @@ from torch_opencl._utils import DeviceLike, _get_device_index
 
 __all__ = ["build", "export", "main"]
 
-# A listing has no device in it: binaries have.
+# The format of listings, which are for any device; binaries are for one.
 LISTING_FORMAT = "torch-opencl kernel sources 1"
 LISTING = "programs.json"
 
 
 class BundleError(Exception):
-    """Raised for a request that cannot be met; the message says why."""
+    """Raised if a command cannot be carried out; the message says why."""
 
 
 def export(folder: str | os.PathLike[str], run: Sequence[str] = (), device: DeviceLike = None) -> tuple[int, int]:
-    """Write the sources of the kernels that a device may be asked for.
+    """Write the sources of the kernels that a device may need.
 
     Args:
-        folder: where to: a file for each program, and ``programs.json`` with the options of each. Made if there is
-            none; the programs of an earlier export stay, so that those of several scripts come together.
-        run: a script and its arguments. Its programs alone are written, those that it asks for while it runs; they are
-            compiled for that. In a process that has not used the device yet: what it has, is not seen.
+        folder: gets a file per program, and ``programs.json`` with the options of each. Created if missing. The
+            programs of an earlier export are kept, so that several scripts can share a folder.
+        run: a script and its arguments: it is run, and only the programs that it compiles are written. The process
+            must not have used the device before: programs that are already loaded are not recorded.
         device: the device; the current one by default.
 
     Returns:
@@ -55,7 +55,7 @@ def export(folder: str | os.PathLike[str], run: Sequence[str] = (), device: Devi
     index = _get_device_index(device, optional=True)
     if run:
         native().record_programs()
-        # Those that the script needs in whatever order its calls come.
+        # The recorded programs must not depend on which small calls the host happens to compute.
         before = native().small_calls()
         native().set_small_calls("kernels")
         try:
@@ -90,21 +90,21 @@ def build(
     device: DeviceLike = None,
     progress: bool = True,
 ) -> list[str]:
-    """Compile the programs of a folder for a device, into a bundle.
+    """Compile the programs of a folder for a device into a bundle.
 
     Args:
-        folder: what :func:`export` has written.
-        file: the bundle, a zip; it is replaced when all is done.
-        binaries: the ending of binaries that another compiler has made, such as ``".xclbin"``: the file
-            ``NAME.xclbin`` of the folder is taken for the source ``NAME.cl``, and nothing is compiled.
+        folder: written by :func:`export`.
+        file: the bundle, a zip file; it is replaced at the end.
+        binaries: the suffix of binaries that another compiler has made, such as ``".xclbin"``: the file
+            ``NAME.xclbin`` of the folder is used for the source ``NAME.cl``, and nothing is compiled.
         device: the device, the current one by default: the bundle is for it and its driver only.
-        progress: whether to show on standard error how far it is.
+        progress: whether to show the progress on standard error.
 
     Returns:
-        The errors of programs that do not compile, or have no binary: the bundle lacks these.
+        The errors of programs that do not compile or have no binary; the bundle lacks these.
 
     Raises:
-        BundleError: the folder has no programs, those of another version, or none that compiles.
+        BundleError: the folder has no programs, programs of another version, or none that compiles.
         RuntimeError: there is no OpenCL device.
     """
     _lazy_init()
@@ -149,10 +149,10 @@ def build(
 
 
 def _source(path: Path, key: str, options: str) -> str:
-    """A source as it was exported: a process finds its program by what it would compile itself."""
+    """A source, unchanged since its export: a process finds a program by the hash of its source and options."""
     text = path.read_text()
     if hashlib.sha256(options.encode() + b"\0" + text.encode()).hexdigest() != key:
-        raise RuntimeError(f"{path.name} is not what was exported: export anew")
+        raise RuntimeError(f"{path.name} has changed since its export: export again")
     return text
 
 
@@ -166,10 +166,10 @@ def _read_listing(folder: Path) -> dict[str, Any]:
         listing = json.loads((folder / LISTING).read_text())
     except (OSError, ValueError) as failure:
         raise BundleError(
-            f"{folder} has no {LISTING} that can be read ({failure}): `python -m torch_opencl.bundle export` writes it"
+            f"cannot read {LISTING} in {folder} ({failure}): `python -m torch_opencl.bundle export` writes it"
         ) from failure
     if listing.pop("format", None) != LISTING_FORMAT:
-        raise BundleError(f"{folder / LISTING} is not of the format {LISTING_FORMAT!r}: choose an empty folder")
+        raise BundleError(f"{folder / LISTING} does not have the format {LISTING_FORMAT!r}: choose an empty folder")
     return listing
 
 
@@ -181,7 +181,7 @@ def _run(command: Sequence[str]) -> None:
         runpy.run_path(command[0], run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):
-            raise BundleError(f"{command[0]} has ended with the status {end.code}") from end
+            raise BundleError(f"{command[0]} exited with status {end.code}") from end
     finally:
         sys.argv = before
         sys.path.pop(0)
@@ -194,25 +194,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command line without the program's name; ``sys.argv`` by default.
 
     Returns:
-        The exit code: 1 where a program could not be compiled, 2 where nothing could be done.
+        The exit code: 1 if a program could not be compiled, 2 if the command failed.
     """
     parser = argparse.ArgumentParser(prog="python -m torch_opencl.bundle", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     exporting = commands.add_parser("export", help="write the kernels' sources, and list their entry points")
-    exporting.add_argument("folder", help="where to")
+    exporting.add_argument("folder", help="the folder to write to")
     exporting.add_argument("--device", help="such as opencl:1; the first by default")
     exporting.add_argument(
         "--run",
         nargs=argparse.REMAINDER,
         default=[],
         metavar="SCRIPT",
-        help="a script and its arguments: write only what it uses",
+        help="a script and its arguments: write only the kernels that it uses",
     )
     building = commands.add_parser("build", help="compile them for a device into a bundle")
-    building.add_argument("folder", help="what export has written")
+    building.add_argument("folder", help="the folder that export has written")
     building.add_argument("file", help="the bundle")
     building.add_argument("--device", help="such as opencl:1; the first by default")
-    building.add_argument("--binaries", metavar="ENDING", help="take NAME.ENDING beside NAME.cl, and compile nothing")
+    building.add_argument("--binaries", metavar="SUFFIX", help="use NAME.SUFFIX next to NAME.cl, and compile nothing")
     options = parser.parse_args(arguments)
     try:
         return _export(options) if options.command == "export" else _build(options)

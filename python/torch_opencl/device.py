@@ -30,25 +30,25 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceProperties:
-    """Properties of a device, as its OpenCL driver gives them.
+    """Properties of a device, as its OpenCL driver reports them.
 
     Attributes:
         name: the device's name.
-        vendor: who made it.
+        vendor: its manufacturer.
         platform: the name of the driver's platform.
         driver_version: the driver's version, as text.
         version: the version of OpenCL, such as "OpenCL 3.0".
-        opencl_c_version: the version of OpenCL C that its compiler takes.
-        major: the first number of `version`.
-        minor: the second number of `version`.
+        opencl_c_version: the version of OpenCL C that its compiler supports.
+        major: the major part of `version`.
+        minor: the minor part of `version`.
         type: "gpu", "cpu" or "accelerator".
-        device_class: "gpu" or "cpu": the kernels that it runs.
-        compute_units: how many compute units it has.
-        max_clock_mhz: the highest clock in MHz.
+        device_class: "gpu" or "cpu": which kernels it runs.
+        compute_units: the number of compute units.
+        max_clock_mhz: the highest clock rate in MHz.
         global_mem_bytes: the device's memory in bytes.
-        max_alloc_bytes: the largest buffer in bytes that the driver promises.
+        max_alloc_bytes: the largest buffer in bytes that the driver guarantees.
         local_mem_bytes: the memory in bytes that a work-group shares.
-        max_work_group_size: the most work-items of a work-group.
+        max_work_group_size: the greatest number of work-items in a work-group.
         host_unified_memory: whether it shares the host's memory.
         fp64: whether it computes in float64.
         fp16: whether it computes in float16.
@@ -162,20 +162,20 @@ def set_device(device: DeviceLike) -> None:
 def synchronize(device: DeviceLike = None) -> None:
     """Wait until the device has finished everything enqueued on all of its streams.
 
-    Without an argument it does nothing on a machine without a device: profilers call it wherever this package is.
+    Without an argument it does nothing on a machine without a device, because profilers always call it.
 
     Args:
         device: the device to wait for; the current one by default.
 
     Raises:
-        RuntimeError: an enqueued command failed, or there is no device of that name.
+        RuntimeError: an enqueued command failed, or there is no such device.
     """
     operators = native()
-    # Once there has been a device, a flag is all that this asks.
+    # Once a device has been used, this reads only a flag.
     if device is None and not _lazy._initialized and not _is_in_bad_fork() and not is_available():
         return
     if device is None:
-        # An operator's call takes longer than the wait where there is nothing to wait for.
+        # On an idle device, calling an operator takes longer than this wait.
         torch._C._accelerator_synchronizeDevice(torch._C._accelerator_getDeviceIndex())
     else:
         operators.synchronize(_get_device_index(device, optional=True))
@@ -188,7 +188,7 @@ def get_device_name(device: DeviceLike = None) -> str:
         device: the device; the current one by default.
 
     Returns:
-        The name that its driver gives.
+        The name that its driver reports.
 
     Raises:
         RuntimeError: there is no such device.
@@ -197,7 +197,7 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
-    """Return what the driver says about a device.
+    """Return the properties of a device.
 
     Args:
         device: the device; the current one by default.
@@ -230,15 +230,15 @@ def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Return whether bfloat16 tensors can be computed with.
+    """Return whether bfloat16 tensors are supported.
 
-    They are stored as bfloat16 and computed in float32, on every device: OpenCL C has no such type.
+    They are stored as bfloat16 and computed in float32 on every device: OpenCL C has no bfloat16 type.
 
     Args:
         including_emulation: whether computing in float32 counts.
 
     Returns:
-        True where there is a device and emulation counts.
+        True if there is a device and emulation counts.
     """
     return including_emulation and is_available()
 
@@ -260,7 +260,7 @@ def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
         peer_device: the device that owns the memory.
 
     Returns:
-        False: every device has a context of its own, and copies between two go through the host.
+        False: every device has its own context, and copies between devices go through the host.
 
     Raises:
         ValueError: an argument is not an OpenCL device.

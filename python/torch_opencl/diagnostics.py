@@ -24,7 +24,7 @@ def fallbacks() -> dict[str, int]:
     ``TORCH_OPENCL_FALLBACK=error`` turns a fallback into an error.
 
     Returns:
-        How often each operator fell back, by its name, since the start or :func:`reset_fallbacks`.
+        The number of fallbacks by operator name, since the start or :func:`reset_fallbacks`.
 
     Raises:
         LibraryError: the native library cannot be loaded.
@@ -33,7 +33,7 @@ def fallbacks() -> dict[str, int]:
 
 
 def reset_fallbacks() -> None:
-    """Forget the fallbacks counted so far.
+    """Reset the counts of :func:`fallbacks`.
 
     Raises:
         LibraryError: the native library cannot be loaded.
@@ -71,14 +71,14 @@ class KernelCacheInfo(TypedDict):
 
 
 def kernel_cache_info() -> KernelCacheInfo:
-    """Return where compiled kernels are kept, and how this process came by those that it uses.
+    """Return where compiled kernels are cached, and how this process got the kernels that it uses.
 
     Returns:
-        ``path`` of the folder (None where nothing is kept on disk), ``entries`` and ``bytes`` in it;
+        ``path`` of the folder (None if nothing is kept on disk), ``entries`` and ``bytes`` in it;
         how many programs were ``compiled`` and how many ``loaded`` from the folder (a program has the kernels of
-        a family, or on most GPU drivers one of them), and the ``hits`` of those that were in memory; how many
-        of both were ``specialized`` for an operator and its dtypes, how many of these are ``pending`` in the
-        background and how many have ``failed``; and what ``TORCH_OPENCL_SPECIALIZE`` says, ``specialize``.
+        a family, or on most GPU drivers one of them), and the ``hits`` of programs in memory; how many of both
+        were ``specialized`` for an operator and its dtypes, how many of these are ``pending`` in the background
+        and how many have ``failed``; and the value of ``TORCH_OPENCL_SPECIALIZE``, ``specialize``.
 
     Raises:
         LibraryError: the native library cannot be loaded.
@@ -89,16 +89,16 @@ def kernel_cache_info() -> KernelCacheInfo:
 def set_sync_debug_mode(debug_mode: int | str) -> None:
     """Choose what happens when an operation waits for the device: ``.item()``, ``.cpu()``, a CPU fallback.
 
-    Such a wait lets the device run out of work. :func:`torch_opencl.synchronize` and events, which are there for
-    waiting, are never reported.
+    Such a wait lets the device run out of work. :func:`torch_opencl.synchronize` and events, which exist for waiting,
+    are never reported.
 
     Args:
         debug_mode: ``"default"`` or 0 for nothing, ``"warn"`` or 1 for a warning at each wait, ``"error"`` or 2 for a
-            ``RuntimeError`` instead of it.
+            ``RuntimeError`` instead of the wait.
 
     Raises:
         RuntimeError: there is no such mode.
-        TypeError: the mode is neither a number nor a name.
+        TypeError: the mode is neither an int nor a str.
         LibraryError: the native library cannot be loaded.
     """
     if isinstance(debug_mode, str):

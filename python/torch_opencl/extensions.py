@@ -1,4 +1,4 @@
-"""Where extensions in C, C++ and Rust find the header and the library of this package: docs/kernels.md."""
+"""Paths of this package's header and library, for extensions in C, C++ and Rust: docs/kernels.md."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def include_paths() -> list[str]:
 
 
 def library_path() -> str:
-    """Return the library that has the functions of ``torch_opencl.h``, of the PyTorch at hand.
+    """Return the library that has the functions of ``torch_opencl.h``, built for the loaded PyTorch.
 
     Returns:
         A path, for ``extra_link_args`` of ``torch.utils.cpp_extension``.

@@ -1,4 +1,4 @@
-"""Callables whose forward and backward passes are graphs: the parts of ``make_graphed_callables``."""
+"""Callables whose forward and backward passes are graphs: helpers of ``make_graphed_callables``."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ class GraphedCallable:
     """A function or module, its static tensors and its two graphs.
 
     Args:
-        function: what to capture.
+        function: the function or module to capture.
         arguments: tensors of a call.
         allows_unused: whether inputs may have no gradient.
 
@@ -74,14 +74,14 @@ class GraphedCallable:
         """Run forward and backward, so that kernels are built and sizes known before the capture.
 
         Args:
-            count: how often.
+            count: the number of runs.
         """
         for _ in range(count):
             outputs = self._differentiable(pytree.tree_leaves(self.function(*self.arguments)))
             self._gradients_of(outputs, [torch.zeros_like(output) for output in outputs])
 
     def capture_forward(self) -> None:
-        """Call the function; its outputs are the static ones.
+        """Call the function; its outputs become the static outputs.
 
         Raises:
             RuntimeError: an output is a tensor of another device.
@@ -102,23 +102,23 @@ class GraphedCallable:
         """Replay with other inputs.
 
         Args:
-            inputs: as many tensors as were sampled, laid out alike.
+            inputs: as many tensors as in ``sample_args``, with the same strides.
 
         Returns:
-            What the function returned when it was captured, with the values for these inputs.
+            The structure that the function returned at the capture, with the values for these inputs.
 
         Raises:
-            RuntimeError: there are other tensors than were sampled.
+            RuntimeError: the tensors do not match ``sample_args``.
         """
         if len(inputs) != len(self.inputs):
             raise RuntimeError(f"this graph was captured with {len(self.inputs)} tensors, but got {len(inputs)}")
         return pytree.tree_unflatten(_Replay.apply(self, *inputs, *self.parameters), self.structure)
 
     def wrapped(self) -> Callable[..., Any]:
-        """Return what the user calls.
+        """Return the callable for the user.
 
         Returns:
-            A function; of a module the module itself.
+            A function; for a module, the module itself.
         """
         if not isinstance(self.function, torch.nn.Module):
             return lambda *arguments: self.replayed(pytree.tree_leaves(arguments))
@@ -153,7 +153,7 @@ def _fill(static: torch.Tensor, given: torch.Tensor) -> None:
 
 
 class _Replay(torch.autograd.Function):
-    """Replays a captured forward pass, and the backward pass that belongs to it."""
+    """Replays a captured forward pass and its backward pass."""
 
     @staticmethod
     def forward(ctx: Any, graphed: GraphedCallable, *surface: torch.Tensor) -> Tensors:
@@ -175,14 +175,14 @@ class _Replay(torch.autograd.Function):
         graphed: GraphedCallable = ctx.graphed
         if ctx.replay != graphed.replays:
             raise RuntimeError(
-                "a graphed callable was called again before the backward pass of this call, and has overwritten what "
-                "that needs: give make_graphed_callables a callable for each call of a step."
+                "a graphed callable was called again before the backward pass of this call, and has overwritten its "
+                "saved tensors: pass make_graphed_callables one callable for each call of a step."
             )
         for static, given in zip(graphed.output_gradients, gradients, strict=True):
             if static is not None:
                 _fill(static, torch.zeros_like(static) if given is None else given)
         graphed.backward_graph.replay()
-        # Leaves keep what they are given, and the next replay writes to it.
+        # Leaves keep the gradient as `.grad`, and the next replay would overwrite it.
         results = (
             None if gradient is None else gradient.clone() if is_leaf else gradient.detach()
             for gradient, is_leaf in zip(graphed.gradients, ctx.are_leaves, strict=True)

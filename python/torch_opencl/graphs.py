@@ -32,17 +32,17 @@ def is_current_stream_capturing() -> bool:
     """Return whether work on the current stream is being captured.
 
     Returns:
-        True during a capture; False too where OpenCL has not been used yet.
+        True during a capture; False if OpenCL has not been used yet.
     """
     return is_initialized() and native().is_current_stream_capturing()
 
 
 @functools.cache
 def _watch_optimizers() -> None:
-    """Have optimizers refuse steps that replays would not repeat, as PyTorch's own check does for CUDA."""
+    """Make optimizers refuse steps that a replay would not repeat, as PyTorch does for CUDA."""
 
     def check(optimizer: torch.optim.Optimizer, *_: object) -> None:
-        # Optimizers without the argument have nothing that it would move to the device.
+        # Optimizers without a `capturable` argument have no state that it would move to the device.
         is_repeated = all(group.get("capturable", True) for group in optimizer.param_groups)
         if not is_repeated and is_current_stream_capturing():
             raise RuntimeError(
@@ -54,10 +54,10 @@ def _watch_optimizers() -> None:
 
 
 def graph_pool_handle() -> PoolHandle:
-    """Return the name of a new memory pool, for graphs that share one.
+    """Return the id of a new memory pool, for graphs that share one.
 
     Returns:
-        Two numbers that mean nothing else.
+        Two opaque integers.
     """
     return native().new_graph_pool()
 
@@ -88,11 +88,11 @@ class OpenCLGraph:
         Args:
             pool: the memory pool, of :func:`graph_pool_handle` or :meth:`pool`; a new one by default.
             capture_error_mode: accepted for compatibility, one of ``"global"``, ``"thread_local"``, ``"relaxed"`` and
-                ``"default"``; calls that no graph holds are errors on the captured streams, and nowhere else.
+                ``"default"``; calls that a graph cannot hold are errors on the captured streams only.
 
         Raises:
             RuntimeError: the current stream is the default one or is being captured, or the graph has been captured.
-                Also in the ``step()`` of an optimizer without ``capturable=True`` before the capture ends.
+                During the capture also ``step()`` of an optimizer without ``capturable=True`` raises it.
             ValueError: there is no such mode.
         """
         if capture_error_mode not in _MODES:
@@ -104,8 +104,8 @@ class OpenCLGraph:
         """End the capture.
 
         Raises:
-            RuntimeError: a call during the capture could not be recorded, and the graph is empty; or no capture has
-                begun, or it began on another stream.
+            RuntimeError: a call during the capture could not be recorded, which leaves the graph empty; or no capture
+                has begun, or it began on another stream.
         """
         self._graph.capture_end()
 
@@ -126,14 +126,14 @@ class OpenCLGraph:
         self._graph.replay()
 
     def reset(self) -> None:
-        """Delete what has been captured, once its replays are done; its memory can be reused then."""
+        """Delete the captured work once its replays are done; its memory can then be reused."""
         self._graph.reset()
 
     def pool(self) -> PoolHandle:
-        """Return the name of the graph's memory pool.
+        """Return the id of the graph's memory pool.
 
         Returns:
-            Two numbers that mean nothing else.
+            Two opaque integers.
 
         Raises:
             RuntimeError: nothing has been captured.
@@ -141,11 +141,11 @@ class OpenCLGraph:
         return self._graph.pool()
 
     def raw_kernels(self) -> list[tuple[int, tuple[int, ...], tuple[int, ...] | None]]:
-        """Return what the graph launches, for other OpenCL code.
+        """Return the kernel launches of the graph, for other OpenCL code.
 
         Returns:
-            Of each launch the ``cl_kernel``, whose arguments are set, the global size, and the size of a group; None
-            where the driver chooses. Copies and fills are left out. The handles are the graph's, until it is reset.
+            For each launch the ``cl_kernel`` with its arguments set, the global size, and the local size (None if the
+            driver chooses it). Copies and fills are left out. The graph owns the handles, until it is reset.
 
         Raises:
             RuntimeError: nothing has been captured.
@@ -159,10 +159,10 @@ class OpenCLGraph:
         return launches
 
     def enable_debug_mode(self) -> None:
-        """Do nothing: every graph can be written by :meth:`debug_dump`."""
+        """Do nothing: :meth:`debug_dump` can write every graph."""
 
     def debug_dump(self, debug_path: str) -> None:
-        """Write the graph's commands, a line each, to a text file.
+        """Write the graph's commands to a text file, one per line.
 
         Args:
             debug_path: of the file.
@@ -184,10 +184,10 @@ _SIDE_STREAMS = _SideStreams()
 
 
 def side_stream(device: int) -> Stream:
-    """The calling thread's stream to capture on: two threads cannot capture on one.
+    """The calling thread's stream to capture on: two threads cannot capture on one stream.
 
     Args:
-        device: its index.
+        device: the device's index.
     """
     return _SIDE_STREAMS.streams.get(device) or _SIDE_STREAMS.streams.setdefault(device, Stream(device))
 
@@ -202,7 +202,7 @@ class graph:
         capture_error_mode: as in :meth:`OpenCLGraph.capture_begin`.
 
     Raises:
-        RuntimeError: the block called what no graph holds.
+        RuntimeError: the block made a call that a graph cannot hold.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class graph:
 
     def __enter__(self) -> None:
         if is_current_stream_capturing():
-            # Says so, instead of that the host cannot wait, and ends the outer capture with the same error.
+            # Raises an error about the nested capture, instead of one about synchronize(), and ends the outer capture.
             self.opencl_graph.capture_begin(self.pool, self.capture_error_mode)
         synchronize()
         if torch.compiler.config.force_cudagraph_gc:
@@ -241,7 +241,7 @@ class graph:
             if kind is None:
                 self.opencl_graph.capture_end()
             else:
-                # The block's own error says what happened.
+                # The block's error says what happened.
                 self.opencl_graph.reset()
         finally:
             self._selected.__exit__(kind, *exception)
@@ -256,25 +256,25 @@ def make_graphed_callables(
 ) -> Any:
     """Capture functions or modules, forward and backward; calls of the results replay the graphs.
 
-    What a forward pass saves for its backward pass has one place: call a result again only after the backward pass of
-    its last call. A function that is called twice a step is given twice, ``(f, f)``.
+    Every call saves its tensors for the backward pass in the same memory: call a result again only after the backward
+    pass of its last call. Pass a function that is called twice per step twice, ``(f, f)``.
 
     Args:
         callables: a function or a module, or a tuple of them in the order in which they will be called.
         sample_args: the tensors of a call, as a tuple; for several callables a tuple of such tuples. Later calls take
             tensors of the same shapes, strides, dtypes and ``requires_grad``.
-        num_warmup_iters: calls before the capture.
+        num_warmup_iters: the number of calls before the capture.
         allow_unused_input: whether inputs may have no gradient.
         pool: the memory pool of all graphs; a new one by default.
 
     Returns:
-        The graphed callable, or a tuple of them. A module is returned itself, with another ``forward`` for the mode,
-        training or evaluation, that it is in now.
+        The graphed callable, or a tuple of them. A module is returned itself, with a ``forward`` that is replaced for
+        its current mode, training or evaluation.
 
     Raises:
-        RuntimeError: autocast would keep casts for later, a module has hooks or buffers that require gradients, a call
-            cannot be captured, or an input has no gradient. Also in the backward pass of a call that another one of
-            the same callable has followed.
+        RuntimeError: autocast would cache casts, a module has hooks or buffers that require gradients, a call cannot
+            be captured, or an input has no gradient. Also the backward pass of a call raises it if the callable has
+            been called again.
     """
     if torch.is_autocast_enabled("opencl") and torch.is_autocast_cache_enabled():
         raise RuntimeError("make_graphed_callables does not support autocast's cache: pass cache_enabled=False")

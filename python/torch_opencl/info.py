@@ -1,6 +1,6 @@
-"""``python -m torch_opencl.info``: what OpenCL there is on this machine and whether this package works.
+"""``python -m torch_opencl.info``: shows this machine's OpenCL drivers and devices, and whether this package works.
 
-Exits with 0 where a device was found and computes correctly, with 1 otherwise.
+Exits with 0 if a device was found and computes correctly, with 1 otherwise.
 """
 
 import argparse
@@ -55,10 +55,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def collect() -> dict[str, Any]:
-    """Gather what there is to know.
+    """Collect the report.
 
     Returns:
-        A tree of plain values: the versions, the platforms with their devices, what is tuned, the
+        A tree of plain values: the versions, the platforms with their devices, the tuned values, the
         kernel cache, the fallbacks, the result of :func:`self_test` for each device, advice, and ``ok``.
     """
     report: dict[str, Any] = {
@@ -92,8 +92,8 @@ def self_test(device: torch.device) -> dict[str, Any]:
         device: the device to test.
 
     Returns:
-        The key ``ok``, and the key ``error`` with what went wrong where it is False. Where a kernel bundle lacks what
-        this takes, the key ``left_out`` says so: nothing is wrong with the device then.
+        The key ``ok``, and the key ``error`` with the message if it is False. If a kernel bundle lacks a needed
+        kernel, the key ``left_out`` says so; the device is not at fault then.
     """
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(33, 65, generator=generator)
@@ -160,9 +160,9 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
             yield f"Kernel bundle: {path}, {count} programs, {cache['loaded']} of them loaded; nothing is compiled"
         else:
             kept = f"{cache['entries']} programs, {_mib(cache['bytes'])}"
-            # An entry of PoCL's says only that the driver has the program.
+            # With PoCL, an entry only records that the driver's cache has the program.
             if any(device["platform"] == "Portable Computing Language" for device in report["devices"]):
-                kept += "; PoCL keeps the binaries of its programs in a cache of its own"
+                kept += "; PoCL keeps its programs' binaries in a separate cache"
             yield f"Kernel cache: {cache['path']}, {kept}"
             yield f"Specialised kernels: built {_SPECIALISED[cache['specialize']]}"
         yield f"CPU fallbacks of the self-test: {report['fallbacks'] or 'none'}"

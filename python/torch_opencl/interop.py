@@ -1,4 +1,4 @@
-"""``torch.opencl.interop``: PyOpenCL's context, queues and arrays over the memory of this package, and the other way.
+"""``torch.opencl.interop``: shares context, queues and memory with PyOpenCL, in both directions.
 
 PyOpenCL (``pip install pyopencl``) is imported when a function here is called. docs/interop.md has examples.
 """
@@ -21,7 +21,7 @@ __all__ = ["context", "from_pyopencl", "queue", "to_pyopencl"]
 
 
 def context(device: DeviceLike = None) -> "pyopencl.Context":
-    """Return a device's OpenCL context: what is made in it can share memory with tensors.
+    """Return a device's OpenCL context: objects that are made in it can share memory with tensors.
 
     Args:
         device: the device; the current one by default.
@@ -39,14 +39,13 @@ def context(device: DeviceLike = None) -> "pyopencl.Context":
 
 
 def queue(stream: torch.Stream | None = None) -> "pyopencl.CommandQueue":
-    """Return a stream's command queue: it is in order, so what is enqueued there and by tensors needs no waiting.
+    """Return a stream's command queue: it is in order, so its commands and the tensors' need no other synchronization.
 
     Args:
         stream: the stream; the current one of the current device by default.
 
     Returns:
-        The queue. From now on the stream holds no launches back, and asks the driver when it is to know whether it is
-        idle.
+        The queue. From now on the stream defers no launches, and queries the driver to find out whether it is idle.
 
     Raises:
         ModuleNotFoundError: PyOpenCL is not installed.
@@ -64,7 +63,8 @@ def to_pyopencl(tensor: torch.Tensor) -> "pyopencl.array.Array":
             integers.
 
     Returns:
-        The array, on the queue of the current stream. It keeps the tensor's memory, and so do its views and copies.
+        The array, on the queue of the current stream. It keeps the tensor's memory alive, and so do its views and
+        copies.
 
     Raises:
         ModuleNotFoundError: PyOpenCL is not installed.
@@ -78,11 +78,11 @@ def to_pyopencl(tensor: torch.Tensor) -> "pyopencl.array.Array":
         raise ValueError(f"expected a dense tensor with elements on an opencl device, not {_described(tensor)}")
     if tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
         raise ValueError(
-            "pass tensor.detach().resolve_conj().resolve_neg(): the array would not know of gradients or signs"
+            "pass tensor.detach().resolve_conj().resolve_neg(): an array has no gradient, conjugate bit or negative bit"
         )
     dtype = _numpy_dtype(tensor.dtype)
     stream = current_stream(tensor.device)
-    # Other code may use it on this stream after the tensor is gone.
+    # Other code may use the memory on this stream after the tensor is freed.
     tensor.record_stream(stream)
     memory, offset = native().native_buffer(tensor)
     buffer, offset = _region(cl.MemoryObject.from_int_ptr(memory, retain=True), offset, tensor, context(tensor.device))
@@ -94,19 +94,19 @@ def to_pyopencl(tensor: torch.Tensor) -> "pyopencl.array.Array":
 def from_pyopencl(array: "pyopencl.array.Array") -> torch.Tensor:
     """Return a tensor over a PyOpenCL array's memory, without copying.
 
-    What the array's queue holds now, and the array's events, come before what uses the tensor on the current stream.
-    Work that is enqueued there later is ordered by the queue of :func:`queue` alone.
+    The current stream waits for the commands now in the array's queue and for the array's events. Later work on the
+    array is ordered only if it is enqueued on the queue of :func:`queue`.
 
     Args:
-        array: an array in the context of :func:`context`, with strides that are not negative.
+        array: an array in the context of :func:`context`, without negative strides.
 
     Returns:
-        The tensor, which keeps the array.
+        The tensor, which keeps the array alive.
 
     Raises:
         ModuleNotFoundError: PyOpenCL is not installed.
         RuntimeError: the array belongs to another context.
-        TypeError: its memory is no buffer, or its elements are of no dtype of PyTorch.
+        TypeError: its memory is not a buffer, or PyTorch has no dtype for its elements.
         ValueError: it has no elements or negative strides.
     """
     cl = _pyopencl()
@@ -115,7 +115,7 @@ def from_pyopencl(array: "pyopencl.array.Array") -> torch.Tensor:
     dtype = _torch_dtype(array.dtype)
     size = array.dtype.itemsize
     if any(stride < 0 or stride % size for stride in array.strides):
-        raise ValueError(f"tensors have no strides of {array.strides} bytes with elements of {size}")
+        raise ValueError(f"a tensor cannot have strides of {array.strides} bytes with elements of {size} bytes")
     strides = [stride // size for stride in array.strides]
     held = [array]
     tensor = _dlpack.tensor_of(
@@ -131,7 +131,7 @@ def from_pyopencl(array: "pyopencl.array.Array") -> torch.Tensor:
 
 
 def _order(cl: Any, array: Any, ours: Any) -> None:
-    """Let our queue wait for what has been enqueued for an array."""
+    """Make our queue wait for the commands that have been enqueued for an array."""
     events = list(array.events)
     if array.queue is not None and array.queue != ours:
         events.append(cl.enqueue_marker(array.queue))
@@ -141,7 +141,7 @@ def _order(cl: Any, array: Any, ours: Any) -> None:
 
 
 def _region(parent: Any, offset: int, tensor: torch.Tensor, context: Any) -> tuple[Any, int]:
-    """A buffer of its own for a tensor, where the device allows one to start there: kernels take no offsets."""
+    """A sub-buffer for a tensor, if the device allows one to start there: PyOpenCL's kernels may take no offsets."""
     alignment = max(device.mem_base_addr_align for device in context.devices) // 8
     last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
     if offset == 0 or offset % alignment != 0:

@@ -1,4 +1,4 @@
-"""Kernels of the user's own, in OpenCL C: :func:`compile_kernel`."""
+"""User kernels in OpenCL C: :func:`compile_kernel`."""
 
 import operator
 import re
@@ -28,35 +28,34 @@ def compile_kernel(
     types: Mapping[str, Sequence[torch.dtype]] | None = None,
     constants: Mapping[str, int | float | bool] | None = None,
 ) -> "Kernel":
-    """Make a function of a kernel in OpenCL C, for tensors of OpenCL devices.
+    """Make a callable from a kernel in OpenCL C, for tensors on OpenCL devices.
 
-    The kernel is compiled at its first call, once for each device and for each dtype of its type parameters, and kept
-    on disk as this package's own kernels are. docs/kernels.md lists what its text may use beside OpenCL C 1.2.
+    The kernel is compiled at its first call, once for each device and for each dtype of its type parameters, and cached
+    on disk like this package's kernels. docs/kernels.md lists what the source may use besides OpenCL C 1.2.
 
     Args:
-        source: OpenCL C. Pointers to global memory are tensors, which are contiguous; numbers are scalars and sizes.
+        source: OpenCL C. Pointers to global memory take contiguous tensors; other parameters are scalars and sizes.
         name: of the ``__kernel`` function; the source may have others.
-        parameters: what each parameter is, by its name and in their order: ``"tensor"``, ``"scalar"``, or ``"size"``,
-            an integer of at least 0. Where given, the kernel's own parameters must agree.
-        types: type parameters, such as ``T``, and the dtypes that each may be. A call finds them by its tensors. In the
-            text ``T`` is the type of elements in memory and ``work_T`` the one to compute in.
-        constants: macros to define before the source. Those that are no integers are doubles in a kernel that takes
+        parameters: the kind of each parameter, by name and in order: ``"tensor"``, ``"scalar"``, or ``"size"``, an
+            integer of at least 0. If given, the kernel's parameters must agree.
+        types: type parameters, such as ``T``, and the dtypes that each may have. A call takes them from its tensors. In
+            the source ``T`` is the type of elements in memory and ``work_T`` the type to compute in.
+        constants: macros to define before the source. Values that are not integers are doubles in a kernel that takes
             doubles, and floats in all others.
 
     Returns:
-        The function.
+        The callable.
 
     Raises:
-        ValueError: there is no such kernel, its parameters are not those of ``parameters`` or of no type that an
-            argument can have, a name is none in OpenCL C or taken by what a source may use, or a type parameter has no
-            dtypes.
-        TypeError: a constant is no number.
+        ValueError: there is no such kernel, its parameters differ from ``parameters`` or have a type that no argument
+            fits, a name is invalid in OpenCL C or already defined for sources, or a type parameter has no dtypes.
+        TypeError: a constant is not a number.
     """
     return Kernel(source, name, parameters or {}, types or {}, constants or {})
 
 
 class Kernel:
-    """A kernel of the user's own; :func:`compile_kernel` makes it."""
+    """A user kernel; :func:`compile_kernel` makes it."""
 
     def __init__(
         self,
@@ -68,14 +67,14 @@ class Kernel:
     ) -> None:
         for word in (name, *types, *constants):
             if not re.fullmatch(r"[A-Za-z_]\w*", word):
-                raise ValueError(f"{word!r} is no name in OpenCL C")
+                raise ValueError(f"{word!r} is not a valid name in OpenCL C")
             _kernel_text.check_name(word)
         for word, value in constants.items():
             if not isinstance(value, int | float):
                 raise TypeError(f"the constant {word} must be a number, not {type(value).__name__}")
         for word, dtypes in types.items():
             if not dtypes:
-                raise ValueError(f"the type parameter {word} has no dtypes: name those that it may be")
+                raise ValueError(f"the type parameter {word} has no dtypes: list the dtypes that it may have")
             if unknown := [dtype for dtype in dtypes if dtype not in _kernel_text.STORAGE]:
                 raise ValueError(f"the type parameter {word} cannot be {unknown[0]}")
         self._source, self._types, self._constants = source, {k: tuple(v) for k, v in types.items()}, dict(constants)
@@ -92,7 +91,7 @@ class Kernel:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters of a call, in its order."""
+        """The parameters of a call, in order."""
         return self._signature.parameters
 
     def __repr__(self) -> str:
@@ -100,7 +99,7 @@ class Kernel:
         return f"<torch.opencl.Kernel {self.name}({listed})>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Copies of modules that have kernels, and other processes, build their own.
+        # Copies and other processes build the kernel again.
         return Kernel, (self._source, self.name, self._kinds, self._types, self._constants)
 
     def compile(self, device: DeviceLike = None, **types: torch.dtype) -> None:
@@ -116,9 +115,7 @@ class Kernel:
                 numbers.
         """
         if set(types) != set(self._types):
-            raise TypeError(
-                f"kernel {self.name} has the type parameters {list(self._types)}, and was given {list(types)}"
-            )
+            raise TypeError(f"kernel {self.name} has the type parameters {list(self._types)}, but got {list(types)}")
         for name, dtype in types.items():
             self._check_dtype(name, dtype)
         _lazy_init()
@@ -133,20 +130,20 @@ class Kernel:
     ) -> None:
         """Enqueue the kernel on the current stream of the tensors' device.
 
-        Autograd does not see what it writes: use it within ``torch.library.custom_op`` or ``torch.autograd.Function``.
+        Autograd does not track its writes: use it within ``torch.library.custom_op`` or ``torch.autograd.Function``.
 
         Args:
             args: an argument for each parameter.
-            elements: work-items, in groups that suit the device; 1 for a kernel that loops by itself. By default as
-                many as the first tensor has elements.
+            elements: the number of work-items, in groups that suit the device; 1 for a kernel that loops itself. By
+                default the number of elements of the first tensor.
             global_size: work-items in one, two or three dimensions, instead.
             local_size: work-items of a group in each dimension, which divide ``global_size``.
 
         Raises:
-            TypeError: there are more or fewer arguments than parameters, or one is of another kind or dtype.
+            TypeError: there are more or fewer arguments than parameters, or one has another kind or dtype.
             ValueError: a tensor is not contiguous, tensors are on several devices, a number does not fit its type, or
-                the sizes make no sense.
-            NotImplementedError: the device does not take groups so large.
+                the sizes are invalid.
+            NotImplementedError: the device does not support groups of this size.
             RuntimeError: the kernel does not compile; the message has the compiler's log, with the source's line
                 numbers.
         """
@@ -163,7 +160,7 @@ class Kernel:
             else:
                 numbers.append(value)
         if not tensors:
-            raise TypeError(f"kernel {self.name} has no tensor that says on which device it runs")
+            raise TypeError(f"kernel {self.name} needs a tensor argument, whose device it runs on")
         device = self._device(tensors)
         build = self._built(device, self._dtypes(tensors))
         sizes = self._sizes(elements, global_size, local_size, next(iter(tensors.values())))
@@ -188,8 +185,8 @@ class Kernel:
             raise TypeError(f"{self._of(parameter)} is a tensor of {dtype} ({parameter.type}), not of {value.dtype}")
         if parameter.is_written and value.requires_grad and value.is_leaf and torch.is_grad_enabled():
             raise ValueError(
-                f"{self._of(parameter)} is written and requires gradients, of which the kernel knows nothing: call it "
-                "in torch.library.custom_op, torch.autograd.Function or torch.no_grad()"
+                f"{self._of(parameter)} is written and requires gradients, which a kernel does not compute: call it in "
+                "torch.library.custom_op, torch.autograd.Function or torch.no_grad()"
             )
         return value
 
@@ -226,10 +223,10 @@ class Kernel:
     ) -> tuple[list[int], list[int]]:
         if global_size is None:
             if local_size is not None:
-                raise ValueError(f"kernel {self.name}: local_size goes with global_size")
+                raise ValueError(f"kernel {self.name}: local_size needs global_size")
             count = first.numel() if elements is None else operator.index(elements)
             if not 0 <= count < 2**63:
-                raise ValueError(f"kernel {self.name}: {count} elements make no sense")
+                raise ValueError(f"kernel {self.name}: elements must be from 0 to 2**63 - 1, not {count}")
             self._check_group([])
             return [count], []
         if elements is not None:
@@ -240,14 +237,14 @@ class Kernel:
         )
         if not 1 <= len(items) <= 3 or min(items) < 0 or max(items) >= 2**63 or not fits:
             raise ValueError(
-                f"kernel {self.name}: global_size={tuple(items)}, local_size={tuple(group) or None}: there are one to "
-                "three sizes that fit 64 bits, and as many of a group, which divide them"
+                f"kernel {self.name}: global_size={tuple(items)}, local_size={tuple(group) or None}: global_size must "
+                "be one to three sizes that fit 64 bits, and local_size as many sizes that divide them"
             )
         self._check_group(group)
         return items, group
 
     def _check_group(self, group: list[int]) -> None:
-        """Hold the size of a group against what the kernel's attribute asks for: drivers only say that it is wrong."""
+        """Check a group's size against the kernel's attribute: the errors of drivers do not name the needed size."""
         if self._group is None or (group and (*group, 1, 1)[:3] == self._group):
             return
         needed: tuple[int, ...] = self._group
@@ -291,7 +288,7 @@ class Kernel:
                     raise TypeError
                 number = convert(value)
                 if is_size and number < 0:
-                    raise ValueError(f"{number} is no size")
+                    raise ValueError(f"{number} is not a size")
                 return pack(number)
             except TypeError:
                 expected = "an integer" if is_integer else "a number"
@@ -317,7 +314,7 @@ class _Build:
 def _required_group(
     signature: _kernel_text.Signature, constants: Mapping[str, int | float | bool]
 ) -> tuple[int, int, int] | None:
-    """The work-group that a kernel's attribute asks for; None without one, or where the source's own macro has it."""
+    """The work-group size of a kernel's attribute; None without one, or if a macro of the source defines it."""
     sizes = [constants.get(word, int(word) if word.isdecimal() else None) for word in signature.group]
     if len(sizes) != 3 or not all(isinstance(size, int) for size in sizes):
         return None
@@ -330,7 +327,7 @@ def _size_list(sizes: Sizes) -> list[int]:
 
 
 def _checked(signature: _kernel_text.Signature, parameters: Mapping[str, Kind]) -> dict[str, Kind]:
-    """Return the kind of each parameter, checked against the user's own list."""
+    """Return the kind of each parameter, checked against the user's list."""
     own = {parameter.name: parameter for parameter in signature.parameters}
     if not parameters:
         return {name: parameter.kind for name, parameter in own.items()}
@@ -339,11 +336,9 @@ def _checked(signature: _kernel_text.Signature, parameters: Mapping[str, Kind]) 
     for name, kind in parameters.items():
         type_, is_tensor = own[name].type, own[name].kind == "tensor"
         if kind not in ("tensor", "scalar", "size"):
-            raise ValueError(
-                f"kernel {signature.name}: {name} is to be {kind!r}, and there are tensor, scalar and size"
-            )
+            raise ValueError(f"kernel {signature.name}: {name} is given as {kind!r}; kinds are tensor, scalar and size")
         if is_tensor != (kind == "tensor") or (kind == "size" and not _kernel_text.is_integer(type_, {})):
             raise ValueError(
-                f"kernel {signature.name}: {name} is to be a {kind}, and its type is {type_}{' *' * is_tensor}"
+                f"kernel {signature.name}: {name} is given as a {kind}, but its type is {type_}{' *' * is_tensor}"
             )
     return dict(parameters)

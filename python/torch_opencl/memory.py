@@ -1,4 +1,4 @@
-"""How much memory tensors use, and the cache behind it."""
+"""Statistics and limits of device memory and its cache."""
 
 import json
 from collections import OrderedDict
@@ -45,9 +45,9 @@ OutOfMemoryError = torch.OutOfMemoryError
 
 
 def empty_cache() -> None:
-    """Give the cached memory that no tensor uses back to the drivers of all devices.
+    """Return the cached memory that no tensor uses to the drivers of all devices.
 
-    The memory of a :class:`MemPool` stays, but for the one of the :func:`use_mem_pool` that this is called in.
+    A :class:`MemPool` keeps its memory, except the pool of the enclosing :func:`use_mem_pool`.
     """
     if is_initialized():
         for index in range(device_count()):
@@ -62,7 +62,7 @@ def memory_stats(device: DeviceLike = None) -> OrderedDict[str, int]:
 
     Returns:
         Counts and bytes under the names of :func:`torch.accelerator.memory_stats`, sorted by name;
-        empty where OpenCL has not been used yet.
+        empty if OpenCL has not been used yet.
 
     Raises:
         RuntimeError: there is no such device.
@@ -106,7 +106,7 @@ def _statistic(name: str, key: str, returns: str) -> _Statistic:
         device: the device; the current one by default.
 
     Returns:
-        The number of bytes; 0 where OpenCL has not been used yet.
+        The number of bytes; 0 if OpenCL has not been used yet.
 
     Raises:
         RuntimeError: there is no such device.
@@ -118,7 +118,7 @@ memory_allocated = _statistic("memory_allocated", "allocated_bytes.all.current",
 max_memory_allocated = _statistic(
     "max_memory_allocated",
     "allocated_bytes.all.peak",
-    "the most bytes that tensors used at a time since the start or :func:`reset_peak_memory_stats`",
+    "the most bytes that tensors used at once since the start or :func:`reset_peak_memory_stats`",
 )
 memory_reserved = _statistic(
     "memory_reserved", "reserved_bytes.all.current", "the bytes that the allocator holds, in tensors and in its cache"
@@ -126,7 +126,7 @@ memory_reserved = _statistic(
 max_memory_reserved = _statistic(
     "max_memory_reserved",
     "reserved_bytes.all.peak",
-    "the most bytes that the allocator held at a time since the start or :func:`reset_peak_memory_stats`",
+    "the most bytes that the allocator held at once since the start or :func:`reset_peak_memory_stats`",
 )
 
 
@@ -140,7 +140,7 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
 
     Args:
         device: the device; the current one by default.
-        abbreviated: whether to leave out what the cache is cut into.
+        abbreviated: whether to leave out the blocks of the cache.
 
     Returns:
         The table.
@@ -201,7 +201,7 @@ def host_memory_stats_as_nested_dict() -> dict[str, Any]:
 
 
 def reset_peak_host_memory_stats() -> None:
-    """Start counting the peaks of :func:`host_memory_stats` anew from the present values.
+    """Reset the peaks of :func:`host_memory_stats` to the current values.
 
     Raises:
         LibraryError: the native library cannot be loaded.
@@ -219,7 +219,7 @@ def reset_accumulated_host_memory_stats() -> None:
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Start counting the peaks of :func:`memory_stats` anew from the present values.
+    """Reset the peaks of :func:`memory_stats` to the current values.
 
     Args:
         device: the device; the current one by default.
@@ -231,7 +231,7 @@ def reset_peak_memory_stats(device: DeviceLike = None) -> None:
 
 
 def reset_max_memory_allocated(device: DeviceLike = None) -> None:
-    """Do what :func:`reset_peak_memory_stats` does, under an older name.
+    """Older name of :func:`reset_peak_memory_stats`.
 
     Args:
         device: the device; the current one by default.
@@ -260,7 +260,7 @@ def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """Return how much memory a device has.
 
-    OpenCL cannot be asked what is free: the first figure is the second less what this process holds.
+    OpenCL does not report free memory: the first value is the second minus the bytes that this process holds.
 
     Args:
         device: the device; the current one by default.
@@ -279,7 +279,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
     """Limit how much of a device's memory this process may hold, in tensors and in its cache.
 
     Args:
-        fraction: the part of the device's memory, from 0 to 1; 1 at the start.
+        fraction: the part of the device's memory, from 0 to 1; initially 1.
         device: the device; the current one by default.
 
     Raises:

@@ -13,10 +13,10 @@ from mypy.plugin import ClassDefContext, Plugin
 
 __all__ = ["plugin"]
 
-# mypy's priority of an import that others may be in a cycle with.
+# mypy's priority of an import that may be part of a cycle.
 _PRIORITY = 20
 
-# Names of ours, each with the one whose type it has.
+# Our names, each with the name whose type it has.
 _ALIKE = {"opencl": "cuda", "is_opencl": "is_cuda"}
 _CLASSES = ("torch._C.TensorBase", "torch.nn.modules.module.Module", "torch.storage._StorageBase")
 
@@ -35,22 +35,22 @@ def _add_module(context: ClassDefContext) -> None:
 
 
 class _OpenCLPlugin(Plugin):
-    """Answers mypy's questions while it reads PyTorch."""
+    """Adds our names while mypy reads PyTorch."""
 
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
-        """Return what a module of PyTorch needs read besides what it imports."""
+        """Return the modules that mypy must read for a module of PyTorch besides its imports."""
         return [(_PRIORITY, "torch_opencl", -1)] if file.fullname == "torch" else []
 
     def get_customize_class_mro_hook(self, fullname: str) -> Callable[[ClassDefContext], None] | None:
-        """Return what is called when a class is analysed."""
+        """Return the function to call when a class is analysed."""
         if fullname in _CLASSES:
             return _add_names
-        # A class of the module torch itself, whose names are at hand when it is analysed.
+        # A class of the module torch itself: when it is analysed, the module's names are available.
         return _add_module if fullname == "torch.SymInt" else None
 
 
 def plugin(version: str) -> type[Plugin]:
-    """Return the plugin, as mypy asks for it.
+    """Return the plugin; mypy calls this.
 
     Args:
         version: of mypy.

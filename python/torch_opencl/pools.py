@@ -1,4 +1,4 @@
-"""Memory pools: allocations that are kept apart from all others, as with ``torch.cuda.MemPool``."""
+"""Memory pools: allocations that are kept separate from all others, as with ``torch.cuda.MemPool``."""
 
 import weakref
 from collections.abc import Iterator
@@ -24,20 +24,20 @@ __all__ = [
 ]
 
 _NO_OTHER_ALLOCATOR = (
-    "OpenCL has no allocator to exchange: device memory is a cl_mem, and only this package's allocator knows which one "
-    "an address belongs to. Tensors over buffers of other code are made by torch.opencl.interop and torch.from_dlpack."
+    "OpenCL's allocator cannot be replaced: device memory is a cl_mem, and only this package's allocator knows which "
+    "one an address belongs to. For tensors over other buffers use torch.opencl.interop or torch.from_dlpack."
 )
 
 
 class MemPool:
-    """Memory of its own for some allocations, made under :func:`use_mem_pool`.
+    """Separate memory for the allocations under :func:`use_mem_pool`.
 
-    When the object is gone, its free memory goes back to the drivers. What tensors still use goes back later, by
-    :func:`torch.opencl.empty_cache`, which leaves the free memory of a pool alone as long as the object is there.
+    When the object is deleted, its free memory is returned to the drivers. Memory that tensors still use is returned
+    later, by :func:`torch.opencl.empty_cache`, which keeps the free memory of a pool as long as the object exists.
 
     Args:
         allocator: must be None: OpenCL has no other allocators.
-        use_on_oom: whether the pool's free memory is given back where memory is short, for other allocations.
+        use_on_oom: whether the pool's free memory is released for other allocations when memory runs out.
         no_split: whether a buffer is used for one tensor at a time.
 
     Raises:
@@ -51,12 +51,12 @@ class MemPool:
         self._id: tuple[int, int] = native().open_pool(use_on_oom, no_split)
         self._users = 1
         close = weakref.finalize(self, native().close_pool, *self._id)
-        # When the process ends, its memory goes anyway.
+        # The end of the process frees the memory anyway.
         close.atexit = False
 
     @property
     def id(self) -> tuple[int, int]:
-        """The pool's name, two numbers: ``torch.opencl.graph(g, pool=pool.id)`` captures into it."""
+        """The pool's id, two integers: ``torch.opencl.graph(g, pool=pool.id)`` captures into it."""
         return self._id
 
     @property
@@ -65,14 +65,14 @@ class MemPool:
         return None
 
     def __reduce__(self) -> NoReturn:
-        # A copy would have this pool's memory, and not keep it.
-        raise TypeError("cannot copy or pickle a MemPool: the memory of a pool is that of one object, in one process")
+        # A copy would refer to this pool's memory without keeping it.
+        raise TypeError("cannot copy or pickle a MemPool: the memory of a pool belongs to one object in one process")
 
     def use_count(self) -> int:
         """Return the number of users.
 
         Returns:
-            1 for the object, and 1 for each :func:`use_mem_pool` under way.
+            1 for the object, and 1 for each active :func:`use_mem_pool`.
         """
         return self._users
 
@@ -83,20 +83,20 @@ class MemPool:
             include_traces: accepted for compatibility.
 
         Returns:
-            Those of :func:`torch.opencl.memory_snapshot` that are the pool's.
+            The buffers of :func:`torch.opencl.memory_snapshot` that belong to the pool.
         """
         return memory_snapshot(self._id)
 
 
 @contextmanager
 def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
-    """Allocate in a pool, inside the ``with`` block and in the calling thread; not in those that run backward passes.
+    """Allocate in a pool inside the ``with`` block, in the calling thread; autograd's threads are not affected.
 
     A capture inside allocates in its graph's pool: ``torch.opencl.graph(g, pool=pool.id)``.
 
     Args:
         pool: the pool.
-        device: whose memory; the current device by default.
+        device: the device whose allocations go to the pool; the current device by default.
 
     Yields:
         Nothing.
@@ -139,7 +139,7 @@ def get_allocator_backend() -> str:
     return "native"
 
 
-# Memory that is no tensor's, by its address.
+# Memory from `caching_allocator_alloc`, by address.
 _ALLOCATED: dict[int, torch.Tensor] = {}
 
 
@@ -152,12 +152,12 @@ def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: torch.
         stream: the stream, or its ``stream_id``, whose work uses the memory; the current one by default.
 
     Returns:
-        An address, which is no pointer for the host: ``torch_opencl_buffer`` of torch_opencl.h has its ``cl_mem``. 0
+        An address, which is not a host pointer: ``torch_opencl_buffer`` of torch_opencl.h returns its ``cl_mem``. 0
         for 0 bytes.
 
     Raises:
-        RuntimeError: there is no such device or stream, or the stream is one of another device.
-        TypeError: ``stream`` is neither a stream nor a number.
+        RuntimeError: there is no such device or stream, or the stream belongs to another device.
+        TypeError: ``stream`` is neither a stream nor an int.
         torch.OutOfMemoryError: there is no memory left.
     """
     index = _get_device_index(device, optional=True)
@@ -177,10 +177,10 @@ def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: torch.
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
-    """Give back what :func:`caching_allocator_alloc` has allocated.
+    """Free memory of :func:`caching_allocator_alloc`.
 
     Args:
-        mem_ptr: the address; 0 is nothing.
+        mem_ptr: the address; 0 does nothing.
 
     Raises:
         ValueError: nothing has been allocated there.

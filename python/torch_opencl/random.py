@@ -63,7 +63,7 @@ def set_rng_state(new_state: torch.Tensor, device: DeviceLike = "opencl") -> Non
     """Set the state of a device's default generator.
 
     Args:
-        new_state: what :func:`get_rng_state` has returned.
+        new_state: a result of :func:`get_rng_state`.
         device: the device; the current one by default.
 
     Raises:
@@ -76,7 +76,7 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
     """Set the states of the default generators of all devices.
 
     Args:
-        new_states: what :func:`get_rng_state_all` has returned.
+        new_states: a result of :func:`get_rng_state_all`.
 
     Raises:
         RuntimeError: there are fewer devices than states, or one is not a state.

@@ -1,4 +1,4 @@
-"""Streams and events: PyTorch's own, with the OpenCL device as the default."""
+"""Streams and events: PyTorch's classes, with the OpenCL device as the default."""
 
 from typing import cast
 
@@ -43,7 +43,7 @@ class Stream(torch.Stream):
         return super().__new__(cls, torch.device("opencl", index), priority=priority)
 
     def wait_stream(self, stream: torch.Stream) -> None:
-        """Make work submitted to this stream from now on wait for what ``stream`` holds now.
+        """Make work submitted to this stream from now on wait for the work that ``stream`` has now.
 
         Args:
             stream: the stream to wait for.
@@ -70,23 +70,23 @@ class Stream(torch.Stream):
 class ExternalStream(Stream):
     """The stream of a command queue that other code has made, such as PyOpenCL's.
 
-    Tensors and that code enqueue commands in one order. The queue lives from now on as long as the process, and equal
+    Commands of tensors and of that code are in order. The queue is retained for the rest of the process, and equal
     queues are equal streams.
 
     Args:
-        stream_ptr: the ``cl_command_queue`` as a number, PyOpenCL's ``queue.int_ptr``, in the context of
-            :func:`torch.opencl.interop.context`. Events can only be timed where it has ``CL_QUEUE_PROFILING_ENABLE``.
+        stream_ptr: the ``cl_command_queue`` as an integer, PyOpenCL's ``queue.int_ptr``, in the context of
+            :func:`torch.opencl.interop.context`. Events can be timed only if it has ``CL_QUEUE_PROFILING_ENABLE``.
         device: the device; the current one by default.
 
     Raises:
-        RuntimeError: the queue is of another context or device or is not in order, or there is no such device.
-        TypeError: ``stream_ptr`` is not the number of a pointer.
+        RuntimeError: the queue has another context or device or is not in order, or there is no such device.
+        TypeError: ``stream_ptr`` is not an integer that fits a pointer.
     """
 
     def __new__(cls, stream_ptr: int, device: DeviceLike = None) -> "ExternalStream":
         """Make an object for the stream of the queue."""
         if not isinstance(stream_ptr, int) or not 0 <= stream_ptr < 2**63:
-            raise TypeError(f"stream_ptr has to be a cl_command_queue as a number, got {stream_ptr!r}")
+            raise TypeError(f"stream_ptr has to be a cl_command_queue as an integer, got {stream_ptr!r}")
         index = _get_device_index(device, optional=True)
         _lazy_init()
         kind = torch._C._accelerator_getStream(index).device_type
@@ -96,12 +96,12 @@ class ExternalStream(Stream):
 
 
 class Event(torch.Event):
-    """A mark in a stream, to wait for and to measure time with.
+    """A marker in a stream, for waiting and for measuring time.
 
-    The object is a plain :class:`torch.Event`: PyTorch measures the time between no others.
+    The object is a plain :class:`torch.Event`: PyTorch measures the time only between these.
 
     Args:
-        enable_timing: whether :meth:`elapsed_time` will be asked.
+        enable_timing: whether :meth:`elapsed_time` will be called.
         blocking: accepted for compatibility; a waiting thread always sleeps.
         interprocess: must be False; OpenCL events belong to one process.
 
@@ -152,7 +152,7 @@ def stream(stream: torch.Stream | None) -> StreamContext:
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
-    """Return the stream that work of this thread goes to.
+    """Return the current stream of this thread.
 
     Args:
         device: the device; the current one by default.
@@ -169,7 +169,7 @@ def current_stream(device: DeviceLike = None) -> Stream:
 
 
 def default_stream(device: DeviceLike = None) -> Stream:
-    """Return the stream that work goes to where none has been selected.
+    """Return the stream that is used unless another one is selected.
 
     Args:
         device: the device; the current one by default.
@@ -188,7 +188,7 @@ def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Stream
     """Return the stream of a command queue that other code has made: :class:`ExternalStream`.
 
     Args:
-        data_ptr: the ``cl_command_queue`` as a number.
+        data_ptr: the ``cl_command_queue`` as an integer.
         device: the device; the current one by default.
 
     Returns:
@@ -207,7 +207,7 @@ def set_stream(stream: torch.Stream | None) -> None:
         stream: the stream; None changes nothing.
 
     Raises:
-        RuntimeError: the stream is not one of an OpenCL device.
+        RuntimeError: the stream does not belong to an OpenCL device.
     """
     if stream is None:
         return

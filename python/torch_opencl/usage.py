@@ -1,4 +1,4 @@
-"""How busy a device is, where the operating system tells: for devices that are the host's processor."""
+"""Usage of a device, as the operating system reports it: only for devices that are the host's processor."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ _SAMPLE = 0.1
 
 
 def utilization(device: DeviceLike = None) -> int:
-    """Return how busy a device was during the last tenth of a second, by all processes. Waits for as long.
+    """Return how busy all processes keep a device during the tenth of a second that this call waits.
 
     Args:
         device: the device; the current one by default.
@@ -22,7 +22,7 @@ def utilization(device: DeviceLike = None) -> int:
         Percent of the time of its compute units.
 
     Raises:
-        RuntimeError: the operating system does not tell, or there is no such device.
+        RuntimeError: the operating system does not report it, or there is no such device.
     """
     _require_host_processor(device, "how busy it is")
     idle, total = _processor_times()
@@ -33,10 +33,10 @@ def utilization(device: DeviceLike = None) -> int:
 
 
 def memory_usage(device: DeviceLike = None) -> int:
-    """Return how much of a device's memory is in use, by all processes.
+    """Return how much of a device's memory all processes use.
 
-    ``torch.cuda.memory_usage`` has the share of time in which memory was read or written; that no system tells of the
-    host's.
+    ``torch.cuda.memory_usage`` returns the share of time in which memory was read or written, which no system reports
+    for host memory.
 
     Args:
         device: the device; the current one by default.
@@ -45,7 +45,7 @@ def memory_usage(device: DeviceLike = None) -> int:
         Percent of the memory.
 
     Raises:
-        RuntimeError: the operating system does not tell, or there is no such device.
+        RuntimeError: the operating system does not report it, or there is no such device.
     """
     _require_host_processor(device, "how much of its memory is in use")
     used, total = _memory()
@@ -53,7 +53,7 @@ def memory_usage(device: DeviceLike = None) -> int:
 
 
 def device_memory_used(device: DeviceLike = None) -> int:
-    """Return how much of a device's memory is in use, by all processes.
+    """Return how much of a device's memory all processes use.
 
     Args:
         device: the device; the current one by default.
@@ -62,14 +62,14 @@ def device_memory_used(device: DeviceLike = None) -> int:
         The bytes.
 
     Raises:
-        RuntimeError: the operating system does not tell, or there is no such device.
+        RuntimeError: the operating system does not report it, or there is no such device.
     """
     _require_host_processor(device, "how much of its memory is in use")
     return _memory()[0]
 
 
 def clock_rate(device: DeviceLike = None) -> int:
-    """Return the present clock rate of a device.
+    """Return the current clock rate of a device.
 
     Args:
         device: the device; the current one by default.
@@ -78,13 +78,13 @@ def clock_rate(device: DeviceLike = None) -> int:
         MHz, the mean of its compute units.
 
     Raises:
-        RuntimeError: the operating system does not tell, or there is no such device.
+        RuntimeError: the operating system does not report it, or there is no such device.
     """
     _require_host_processor(device, "its clock rate")
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     rates = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
     if not rates:
-        raise RuntimeError("the operating system does not tell the clock rate of the processors")
+        raise RuntimeError("the operating system does not report the clock rate of the processors")
     return round(sum(rates) / len(rates))
 
 
@@ -93,19 +93,19 @@ def _require_host_processor(device: DeviceLike, what: str) -> None:
     if properties.type != "cpu" or not properties.host_unified_memory or not Path("/proc/stat").exists():
         index = _get_device_index(device, optional=True)
         raise RuntimeError(
-            f"OpenCL cannot be asked {what}, and the operating system is asked only for devices that are the host's "
+            f"OpenCL does not report {what}, and the operating system is asked only for devices that are the host's "
             f"processor: opencl:{index} is {properties.name} ({properties.type})"
         )
 
 
 def _processor_times() -> tuple[int, int]:
-    """The time that processors were idle, and all of their time, in units of the kernel's."""
+    """The processors' idle time and total time, in the kernel's units."""
     times = [int(each) for each in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
     return times[3] + times[4], sum(times)
 
 
 def _memory() -> tuple[int, int]:
-    """Bytes in use, and all."""
+    """The bytes in use, and the total."""
     sizes = {}
     for line in Path("/proc/meminfo").read_text().splitlines():
         name, _, size = line.partition(":")

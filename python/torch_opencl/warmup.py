@@ -13,9 +13,9 @@ from torch_opencl.diagnostics import KernelCacheInfo, kernel_cache_info
 
 __all__ = ["WarmupStatistics", "warmup"]
 
-# A function whose calls differ (a random shape, say) wants other kernels each time, and would never be done.
+# A function whose calls differ (for example in a random shape) needs new kernels each time, and would never finish.
 _MOST_CALLS = 5
-# Seconds between two looks at what is left.
+# Seconds of one wait for pending builds.
 _INTERVAL = 0.2
 
 
@@ -24,8 +24,8 @@ class WarmupStatistics:
     """The work that :func:`warmup` has done.
 
     Attributes:
-        seconds: how long it took.
-        calls: how often the function was called.
+        seconds: the duration.
+        calls: the number of calls of the function.
         compiled: programs that were compiled.
         loaded: programs that an earlier process had compiled.
         specialized: how many of both are specialised for their operator and dtypes.
@@ -43,31 +43,30 @@ class WarmupStatistics:
 def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kwargs: Any) -> WarmupStatistics:
     """Call a function until all kernels that it uses have been built.
 
-    The first time a kernel is used it is compiled, in a generic form; the form that is specialised for an
-    operator and its dtypes follows in the background once large tensors have used it often enough, in this
-    process or an earlier one. This waits for both, for a program that wants its full speed from the first step
-    on, or that is timed. With ``TORCH_OPENCL_SPECIALIZE=never`` nothing is specialised here either.
+    At its first use a kernel is compiled in a generic form. The form that is specialised for an operator and its
+    dtypes follows in the background once large tensors have used it often enough, in this process or an earlier
+    one. This function waits for both, for programs that need full speed from the first step or are timed. With
+    ``TORCH_OPENCL_SPECIALIZE=never`` nothing is specialised here either.
 
     Args:
-        function: what to warm up: a model, or a function that does a training step. It is called two to
-            five times, with all its effects: weights are trained, random numbers are drawn.
+        function: the function to warm up: a model, or a training step. It is called two to five times, with all its
+            side effects: weights are trained, random numbers are drawn.
         *args: its arguments.
-        progress: whether to show on standard error how far it is, from the first call to the last: a bar of tqdm
-            where that is installed, else lines of text.
+        progress: whether to show the progress on standard error: a tqdm bar if tqdm is installed, else lines of text.
         **kwargs: its named arguments.
 
     Returns:
-        What was done.
+        The work that was done.
 
     Raises:
         RuntimeError: there is no OpenCL device, or an environment variable has a wrong value.
-        Exception: whatever the function raises.
+        Exception: any exception of the function.
     """
     _lazy_init()
     before, start = kernel_cache_info(), time.perf_counter()
     calls = 0
     native().set_eager_builds(True)
-    # Nothing is shown besides the bar.
+    # The library's progress output would mix with the bar.
     native().show_progress(False)
     try:
         with _progress(before) if progress else contextlib.nullcontext():
@@ -76,7 +75,7 @@ def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kw
                 calls += 1
                 for index in filter(native().is_initialized, range(device_count())):
                     native().synchronize(index)
-                # The call after the last build has drivers do what they put off until a kernel is launched.
+                # Drivers defer some work until a kernel is launched, so one call follows the last build.
                 if not kernel_cache_info()["pending"] and calls > 1:
                     break
                 while native().wait_for_builds(_INTERVAL) > 0:
@@ -97,7 +96,7 @@ def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kw
 
 @contextlib.contextmanager
 def _progress(before: KernelCacheInfo) -> Iterator[None]:
-    """Show the programs that are built in the context, also those that the function itself waits for."""
+    """Show the programs that are built in the context, also those that the function waits for."""
 
     def count() -> tuple[int, int]:
         info = kernel_cache_info()

@@ -1,4 +1,4 @@
-//! A build compiles again what a change has reached.
+//! Tests that a build recompiles exactly the sources that a change affects.
 #![allow(clippy::expect_used)]
 
 #[path = "../../build_support/objects.rs"]
@@ -9,7 +9,7 @@ use std::env::consts::{ARCH, OS};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// A folder with two sources, one of which includes a header by way of another.
+/// A folder with two sources, one of which includes a header through another header.
 struct Project(PathBuf);
 
 impl Project {
@@ -28,7 +28,7 @@ impl Project {
         fs::write(self.0.join(name), text).expect("a file");
     }
 
-    /// Builds, and returns the objects that the library is made of.
+    /// Builds the library, and returns the object files it is made of.
     fn build(&self, version: &[u8]) -> Result<BTreeSet<PathBuf>, String> {
         let target = format!("{ARCH}-unknown-{OS}-gnu");
         let includes = [self.0.join("include")];
@@ -58,7 +58,7 @@ fn modified(path: &Path) -> std::time::SystemTime {
 }
 
 #[test]
-fn what_has_not_changed_is_not_compiled() {
+fn unchanged_sources_are_not_recompiled() {
     let project = Project::new("same");
     let first = project.build(b"1").expect("a library");
     let library = modified(&project.0.join("libboth.a"));
@@ -67,17 +67,17 @@ fn what_has_not_changed_is_not_compiled() {
 }
 
 #[test]
-fn a_header_reaches_what_includes_it() {
+fn a_changed_header_recompiles_its_includers() {
     let project = Project::new("header");
     let first = project.build(b"1").expect("a library");
     project.write("include/inner.h", "inline int inner() { return 3; }\n");
     let second = project.build(b"1").expect("a library");
-    assert_eq!(first.intersection(&second).count(), 1, "two.cpp alone stays");
-    assert_eq!(second.len(), 2, "old objects go");
+    assert_eq!(first.intersection(&second).count(), 1, "only two.cpp is kept");
+    assert_eq!(second.len(), 2, "old objects are removed");
 }
 
 #[test]
-fn another_version_changes_all() {
+fn another_version_recompiles_all() {
     let project = Project::new("version");
     let first = project.build(b"1").expect("a library");
     assert!(first.is_disjoint(&project.build(b"2").expect("a library")));

@@ -1,1 +1,1 @@
-"""Measures how kernels touch global memory, by a plugin of Oclgrind: `python tests/coalescing`; see CONTRIBUTING.md."""
+"""Measures how kernels access global memory, with an Oclgrind plugin: `python tests/coalescing` (docs/gpus.md)."""

@@ -1,4 +1,4 @@
-"""`python tests/coalescing`: see CONTRIBUTING.md."""
+"""`python tests/coalescing`: see docs/gpus.md."""
 
 import os
 import sys

@@ -1,7 +1,7 @@
-"""The calls that are measured, in groups that run in a process each.
+"""The calls to measure, in groups; each group runs in its own process.
 
 Rows have at least 256 elements, and no length is a multiple of a tile or a vector, so that small tensors show what
-large ones would. Indices are consecutive numbers: a gather is then as coalesced as a copy, if its kernel's items are in
+large ones would. Indices are consecutive numbers: a gather is then as coalesced as a copy if its kernel's items are in
 order. Tensors of 65536 elements and more run specialised kernels, smaller ones generic kernels.
 """
 
@@ -35,14 +35,14 @@ def _in_order(function: Callable[..., object]) -> Callable[..., object]:
 
 
 def r(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Numbers of a tensor, of which no two neighbours are in order.
+    """Return a tensor in which no two adjacent values are in order.
 
     Args:
         sizes: its shape.
         dtype: its dtype.
 
     Returns:
-        A tensor of the CPU.
+        A CPU tensor.
     """
     return torch.randn(sizes).to(dtype)
 
@@ -73,7 +73,7 @@ def pointwise() -> dict[str, Call]:
 
 
 def copies() -> dict[str, Call]:
-    """Copies between layouts, and tensors out of others."""
+    """Copies between layouts, and operators that rearrange tensors."""
     return {
         "transpose": (lambda a: a.t().contiguous(), [r(261, 77)]),
         "transpose, specialised": (lambda a: a.t().contiguous(), [r(261, 259)]),
@@ -103,7 +103,7 @@ def copies() -> dict[str, Call]:
 
 
 def reductions() -> dict[str, Call]:
-    """Reductions along rows, columns, the middle and all."""
+    """Reductions along rows, columns, the middle dimension and all dimensions."""
     calls: dict[str, Call] = {}
     shapes = {"rows": ((33, 515), 1), "columns": ((515, 261), 0), "middle": ((3, 259, 131), 1), "all": ((9001,), 0)}
     shapes |= {"few columns": ((3001, 5), 0), "short rows": ((1501, 9), 1), "one long row": ((1, 70001), 1)}
@@ -267,7 +267,7 @@ def order() -> dict[str, Call]:
 
 
 def indexing() -> dict[str, Call]:
-    """Gathers and scatters, by indices that are in order."""
+    """Gathers and scatters with indices in order."""
     rows = torch.arange(77)
     each = torch.arange(259).expand(33, 259).contiguous()
     tokens, bags = torch.arange(231) % 101, torch.arange(0, 231, 7)
@@ -302,7 +302,7 @@ def indexing() -> dict[str, Call]:
 
 
 def training() -> dict[str, Call]:
-    """Losses, steps of optimizers, lists of tensors, random numbers and recurrent cells."""
+    """Losses, optimizer steps, foreach operators, random values and recurrent cells."""
     classes = torch.arange(301) % 10
 
     def step(optimizer: type[torch.optim.Optimizer], **options: object) -> Callable[..., object]:
@@ -354,7 +354,7 @@ def training() -> dict[str, Call]:
 
 
 def interpolation() -> dict[str, Call]:
-    """Interpolation and sampling at the places of a grid."""
+    """Interpolation and grid sampling."""
     calls: dict[str, Call] = {}
     for mode in ("nearest", "bilinear", "bicubic"):
         calls[f"interpolate {mode}"] = (

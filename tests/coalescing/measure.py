@@ -1,4 +1,4 @@
-"""Builds the plugin, runs groups of calls under Oclgrind, and reads what the plugin has counted."""
+"""Builds the plugin, runs groups of calls under Oclgrind, and reads what the plugin counted."""
 
 import json
 import os
@@ -9,33 +9,33 @@ from math import prod
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# As `make build` has left them, with arguments packed; lines have the numbers that they have in `rust`.
+# As left by `make build`, with packed arguments; line numbers are those in `rust`.
 KERNELS = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parents[1] / "target")) / "release" / "kernels"
-# Where Debian and Oclgrind's own build put its driver for the OpenCL loader.
+# The folders where Debian and Oclgrind's own build install its ICD.
 DRIVERS = [
     Path(folder) / "liboclgrind-rt-icd.so"
     for folder in ("/usr/lib/oclgrind", "/usr/local/lib", "/usr/lib", "/usr/lib64")
 ]
-# Work is divided among as many compute units as a small GPU has, so that it need not be large.
+# Work is divided among as many compute units as a small GPU has, so that small tensors are enough.
 COMPUTE_UNITS = 8
 # Work-items that a GPU runs in step, as in plugin.cpp.
 WARP = 32
 
 
 class MissingError(Exception):
-    """Something that is not installed; the message says how to get it."""
+    """A missing installation; the message says how to get it."""
 
 
 @dataclass
 class Access:
-    """Loads or stores of a line of a kernel, in all launches of a call.
+    """Loads or stores of one line of a kernel, in all launches of a call.
 
     Args:
-        stores: whether it stores.
+        stores: whether the line stores.
         where: the lines that led to it, as file:line, outermost first.
-        requests: loads or stores of a warp.
-        sectors: those that the requests touch, of 32 bytes.
-        least: the least for the bytes that they touch.
+        requests: the loads or stores of whole warps.
+        sectors: the 32-byte sectors that the requests touch.
+        least: the fewest sectors for the bytes that they touch.
     """
 
     stores: bool
@@ -46,24 +46,24 @@ class Access:
 
     @property
     def efficiency(self) -> float:
-        """The least sectors over those touched: 1 is coalesced."""
+        """The fewest sectors over the touched ones: 1 is coalesced."""
         return self.least / max(self.sectors, 1)
 
 
 @dataclass
 class Use:
-    """A call's use of a kernel.
+    """One call's use of a kernel.
 
     Args:
         group: the call's group.
         call: its name.
         kernel: the kernel's name.
-        accesses: by line, and whether it stores.
+        accesses: by line and by load or store.
         total: loads and stores of all work-items.
-        longest: those of the busiest work-item.
-        used: the least sectors for what a work-group touches, of all work-groups.
-        fetched: the sectors that it touches.
-        narrow: loads and stores of launches with several work-groups of fewer items than a warp.
+        longest: loads and stores of the busiest work-item.
+        used: the fewest sectors for the bytes that a work-group touches, summed over work-groups.
+        fetched: the sectors that the work-groups touch.
+        narrow: loads and stores of launches with several work-groups that are smaller than a warp.
     """
 
     group: str
@@ -83,17 +83,17 @@ class Use:
 
     @property
     def cached(self) -> float:
-        """The part of the sectors that is used in the end, if a work-group fetches each only once."""
+        """The used part of the sectors, if a work-group fetches each only once."""
         return self.used / max(self.fetched, 1)
 
     @property
     def parallel(self) -> float:
-        """Work-items that share the work as evenly as the busiest one lets them."""
+        """The number of work-items the work would keep busy if all had as much as the busiest one."""
         return self.total / max(self.longest, 1)
 
 
 class Sources:
-    """Tells the file and line of a line of a program, which is made of several files."""
+    """Maps a line of a program, which is made of several files, to its file and line."""
 
     def __init__(self, folder: Path = KERNELS):
         self.places: dict[tuple[str, ...], str] = {}
@@ -109,7 +109,7 @@ class Sources:
             frame: the line before, the line, and the one after.
 
         Returns:
-            "file:line", or the text where it is in no file.
+            "file:line", or the line itself if no file has it.
         """
         stripped = tuple(line.rstrip() for line in frame)
         return self.places.get(stripped, stripped[1].strip() if len(stripped) > 1 else "?")
@@ -140,7 +140,7 @@ def build_plugin(folder: Path) -> Path:
         Its path.
 
     Raises:
-        MissingError: there is no compiler, or not the headers.
+        MissingError: the compiler or the headers are missing.
     """
     driver()
     library = folder / "coalescing.so"
@@ -153,7 +153,7 @@ def build_plugin(folder: Path) -> Path:
             [*command, "-E", "-x", "c++", "-"], input=probe, text=True, capture_output=True, check=False
         )
     except FileNotFoundError:
-        raise MissingError("there is no C++ compiler (Debian: apt-get install g++)") from None
+        raise MissingError("no C++ compiler found (Debian: apt-get install g++)") from None
     if found.returncode != 0:
         raise MissingError(
             "the headers for Oclgrind's plugins are not installed "
@@ -169,11 +169,11 @@ def run(plugin: Path, group: str, names: list[str], folder: Path) -> list[Use]:
     Args:
         plugin: what :func:`build_plugin` returned.
         group: a key of ``calls.GROUPS``.
-        names: those of its calls, or none for all.
-        folder: where its files go.
+        names: the calls to run; empty for all.
+        folder: where its files are written.
 
     Returns:
-        What each call does with each of its kernels.
+        Each call's use of each of its kernels.
 
     Raises:
         RuntimeError: a call failed.
@@ -195,7 +195,7 @@ def run(plugin: Path, group: str, names: list[str], folder: Path) -> list[Use]:
     }
     refused = _work(group, names, environment)
     if refused:
-        # Where clang optimises it makes calls of llvm.abs and others that Oclgrind 21.10 does not know.
+        # With optimisation, clang calls llvm.abs and other functions that Oclgrind 21.10 does not implement.
         refused = _work(group, refused, {**environment, "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable"})
     if refused:
         raise RuntimeError(f"Oclgrind cannot run {', '.join(refused)} of {group}")
@@ -203,7 +203,7 @@ def run(plugin: Path, group: str, names: list[str], folder: Path) -> list[Use]:
 
 
 def _work(group: str, names: list[str], environment: dict[str, str]) -> list[str]:
-    """Run a worker; returns the calls of whose kernels Oclgrind does not know a function."""
+    """Run a worker; return the calls whose kernels use a function that Oclgrind does not implement."""
     done = subprocess.run(
         [sys.executable, "-m", "coalescing.worker", group, *names],
         env=environment,
@@ -217,15 +217,15 @@ def _work(group: str, names: list[str], environment: dict[str, str]) -> list[str
 
 
 def read(log: Path, group: str, sources: Sources | None = None) -> list[Use]:
-    """Read what the plugin has written.
+    """Read the plugin's log.
 
     Args:
         log: its file.
         group: the group of the calls in it.
-        sources: where the kernels' lines are.
+        sources: maps the kernels' lines to files.
 
     Returns:
-        What each call does with each of its kernels.
+        Each call's use of each of its kernels.
     """
     sources = sources or Sources()
     uses: dict[tuple[str, str], Use] = {}
@@ -234,7 +234,7 @@ def read(log: Path, group: str, sources: Sources | None = None) -> list[Use]:
         launch = json.loads(line)
         if "call" in launch:
             call = launch["call"]
-            # A call that was refused half-way starts again.
+            # A call that was refused part-way is run again from the start.
             for key in [key for key in uses if key[0] == call]:
                 del uses[key]
             continue

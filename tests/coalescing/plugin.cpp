@@ -15,7 +15,7 @@
 #include <fstream>
 #include <functional>
 
-// Of Kernel.h these two are used. The header itself needs those of LLVM, which few machines have.
+// The two methods of Kernel.h that are used. The header itself includes LLVM's headers, which few machines have.
 namespace oclgrind {
 class Kernel {
  public:
@@ -24,7 +24,7 @@ class Kernel {
 };
 } // namespace oclgrind
 
-// The part of LLVM's stable C interface that tells where an instruction comes from.
+// LLVM's stable C interface for the source location of an instruction.
 extern "C" {
 const void* LLVMInstructionGetDebugLoc(const void* instruction);
 const void* LLVMDILocationGetInlinedAt(const void* location);
@@ -52,7 +52,7 @@ struct Cost {
   }
 };
 
-// Bytes that the ranges cover, each once, and sectors that they touch.
+// Counts the bytes that the ranges cover, each once, and the sectors that they touch.
 Cost cost_of(Ranges& ranges) {
   std::sort(ranges.begin(), ranges.end());
   Cost cost;
@@ -72,8 +72,8 @@ Cost cost_of(Ranges& ranges) {
 struct Site {
   std::vector<Instruction> calls;
   bool stores;
-  // Of the part of the group's work that lies between two barriers: for each item how often it came here, for each warp
-  // what its items touched at each time.
+  // Since the group's last barrier: how often each item executed the instruction, and for each warp the ranges that its
+  // items touched each time.
   std::vector<uint32_t> times;
   std::vector<std::vector<Ranges>> warps;
   uint64_t requests = 0, accesses = 0, sectors = 0, least = 0;
@@ -232,7 +232,8 @@ class Coalescing : public oclgrind::Plugin {
     }
   }
 
-  // The line and its neighbours, as programs are made of several files; before it, those that it was inlined into.
+  // Writes the line and its neighbours, because a program is made of several files; before it, the lines that it was
+  // inlined into.
   static void place(std::ostream& out, const char*& separator, const oclgrind::Program* program, const void* location) {
     if (!location) {
       return;

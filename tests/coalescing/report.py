@@ -1,4 +1,4 @@
-"""Runs the groups side by side, judges what was counted, and prints it worst first."""
+"""Runs the groups in parallel, judges the counts, and prints them, worst first."""
 
 import argparse
 import json
@@ -13,26 +13,26 @@ from .allowed import ALLOWED, Allowed
 from .calls import GROUPS
 from .measure import Access, MissingError, Use, build_plugin, run
 
-# An access touches at most twice the sectors that its bytes need: rows that are not aligned, and edges, take more
-# than one that is.
+# An access may touch twice the sectors that its bytes need: unaligned rows and edges take one more sector than aligned
+# ones.
 LEAST_EFFICIENCY = 0.5
-# A smaller share of a kernel's sectors costs little, however it is read: edges, and numbers that a row shares.
+# A smaller share of a kernel's sectors costs little, however it is read: edges, and values that a row shares.
 LEAST_SHARE = 0.1
-# A work-item with so many loads and stores, which may take half a microsecond each, loops over something long: then at
-# least a warp must share the work.
+# A work-item with this many loads and stores, which may take half a microsecond each, runs a long loop: then at least a
+# warp must share the work.
 LONG = 1000
 LEAST_PARALLEL = 32
 
 
 @dataclass
 class Finding:
-    """A fault in a use of a kernel.
+    """A kernel use that is less efficient than required.
 
     Args:
         use: the use.
         kind: "load", "store", "loop" or "group".
         value: the efficiency, or the work-items that share the work.
-        text: a sentence for people.
+        text: a sentence for the report.
     """
 
     use: Use
@@ -50,7 +50,7 @@ def judge(uses: Iterable[Use]) -> list[Finding]:
     """Find what is wrong, allowed or not.
 
     Args:
-        uses: of kernels.
+        uses: the uses of kernels.
 
     Returns:
         The findings.
@@ -70,7 +70,7 @@ def judge(uses: Iterable[Use]) -> list[Finding]:
             findings.append(Finding(use, "group", 0, text))
         if use.longest >= LONG and use.parallel < LEAST_PARALLEL:
             text = (
-                f"{use.call}: {use.kernel}: a work-item loads and stores {use.longest} times, "
+                f"{use.call}: {use.kernel}: one work-item does {use.longest} loads and stores, "
                 f"as if {use.parallel:.0f} items did all of {use.total}"
             )
             findings.append(Finding(use, "loop", use.parallel, text))
@@ -78,18 +78,18 @@ def judge(uses: Iterable[Use]) -> list[Finding]:
 
 
 def stale(group: str, findings: Iterable[Finding]) -> list[str]:
-    """List the exceptions that nothing needs any more.
+    """List the exceptions that are not needed any more.
 
     Args:
         group: the group of calls.
-        findings: what is wrong with the uses of its kernels, in a run of all its calls.
+        findings: those of a run of all calls of the group.
 
     Returns:
-        A line for each kind of finding that an exception allows and there is none of.
+        A line for each kind that an exception allows and no finding has.
     """
     needed = {(finding.allowed(), finding.kind) for finding in findings}
     return [
-        f"{group}: no {kind} of {allowed.kernel} in {allowed.call!r} needs its exception any more"
+        f"{group}: no {kind} of {allowed.kernel} in {allowed.call!r} still needs its exception"
         for allowed in ALLOWED.get(group, [])
         for kind in allowed.kinds.split()
         if (allowed, kind) not in needed
@@ -97,11 +97,11 @@ def stale(group: str, findings: Iterable[Finding]) -> list[str]:
 
 
 def describe(access: Access, use: Use) -> str:
-    """Say how a line touches memory.
+    """Describe how a line accesses memory.
 
     Args:
-        access: the line's.
-        use: the kernel's.
+        access: the accesses of the line.
+        use: the use of its kernel.
 
     Returns:
         A line of text.
@@ -114,10 +114,10 @@ def describe(access: Access, use: Use) -> str:
 
 
 def table(uses: list[Use]) -> list[str]:
-    """Make a line for each kernel of each call, by its worst access that matters, worst first.
+    """Make a line for each kernel of each call, with its worst significant access, worst first.
 
     Args:
-        uses: of kernels.
+        uses: the uses of kernels.
 
     Returns:
         The lines.
@@ -145,14 +145,14 @@ def measure_all(groups: list[str], names: list[str], jobs: int) -> list[Use]:
 
     Args:
         groups: keys of ``GROUPS``.
-        names: those of their calls, or none for all.
-        jobs: groups at a time.
+        names: the calls to run; empty for all.
+        jobs: how many groups run at a time.
 
     Returns:
-        What each call does with each of its kernels.
+        Each call's use of each of its kernels.
 
     Raises:
-        MissingError: Oclgrind or what its plugins are built with is not installed.
+        MissingError: Oclgrind or a build dependency of its plugin is not installed.
         RuntimeError: a call failed.
     """
     with tempfile.TemporaryDirectory() as name:
@@ -163,10 +163,10 @@ def measure_all(groups: list[str], names: list[str], jobs: int) -> list[Use]:
 
 
 def main() -> int:
-    """Run what the command line asks for.
+    """Run the command line.
 
     Returns:
-        The exit status: 1 if a kernel does worse than it may, 2 if something is not installed.
+        The exit status: 1 if a kernel is worse than allowed, 2 if something is not installed.
     """
     parser = argparse.ArgumentParser(prog="tests/coalescing", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; all by default")
@@ -200,10 +200,10 @@ def main() -> int:
 
 
 def as_json(use: Use) -> dict[str, object]:
-    """Turn a use into what JSON can say.
+    """Convert a use for JSON.
 
     Args:
-        use: of a kernel.
+        use: the use of a kernel.
 
     Returns:
         Its fields, and the accesses as a list.

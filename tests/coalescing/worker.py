@@ -1,4 +1,4 @@
-"""Runs a group of calls in a process under Oclgrind; says in the plugin's log which launches are whose."""
+"""Runs a group of calls in a process under Oclgrind; marks in the plugin's log which launches belong to which call."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from .calls import GROUPS
 
 
 def main() -> None:
-    """Run the group that the command line names, or those of its calls that it names after it."""
+    """Run the group that the command line names; further arguments select calls of it."""
     group, *names = sys.argv[1:]
     assert "Oclgrind" in torch.opencl.get_device_name(), torch.opencl.get_device_name()
     torch.manual_seed(0)
@@ -27,7 +27,7 @@ def main() -> None:
             function(*moved)
             torch.opencl.synchronize()
         except RuntimeError as error:
-            # Oclgrind answers so where a kernel calls a function that it does not know.
+            # Oclgrind reports this when a kernel calls a function that it does not implement.
             if "CL_INVALID_KERNEL_NAME" not in str(error):
                 raise
             print(f"refused: {name}", flush=True)

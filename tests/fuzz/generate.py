@@ -20,12 +20,12 @@ def make(seed: int, number: int, only: str | None = None) -> Case | None:
     """Make a case.
 
     Args:
-        seed: of a run.
-        number: which case of it.
-        only: the function that all cases call, with one tensor or two (for `fuzz.planted`); None for any.
+        seed: the seed of a run.
+        number: the number of the case in the run.
+        only: the function that all cases call, with one or two tensors (for `fuzz.planted`); None for any.
 
     Returns:
-        The same case for the same arguments; None where there is no such case.
+        The case, equal for equal arguments; None if it does not exist.
     """
     rng = Random(f"{seed}:{number}")
     if only:

@@ -11,7 +11,7 @@ from fuzz.case import Operand
 ALL = DTYPES["all"]
 REAL = (torch.bool, *INTEGRAL, *FLOATING)
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
-# Past this many elements, most kernels have a form for large tensors.
+# From this many elements, most kernels have a variant for large tensors.
 LARGE = 1 << 16
 
 
@@ -44,7 +44,7 @@ def broadcastable(rng: Random, full: tuple[int, ...]) -> tuple[int, ...]:
         full: the other shape.
 
     Returns:
-        The shape itself, or one with dimensions of 1 or without the first ones.
+        The shape itself, or one with dimensions of size 1 or without leading dimensions.
     """
     if rng.random() < 0.6:
         return full
@@ -53,13 +53,13 @@ def broadcastable(rng: Random, full: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def extremes(dtype: torch.dtype) -> list:
-    """List numbers at which functions go wrong.
+    """List values at which functions fail most often.
 
     Args:
-        dtype: what they must fit.
+        dtype: the dtype that must represent them.
 
     Returns:
-        Real numbers; what a complex dtype's parts may be.
+        Real values, also used as parts of complex ones.
     """
     if dtype == torch.bool:
         return [True, False]
@@ -78,7 +78,7 @@ def elements(rng: Random, sizes: tuple[int, ...], dtype: torch.dtype, special: f
         rng: where choices come from.
         sizes: its shape.
         dtype: its dtype.
-        special: the probability of an element to be one of `extremes`.
+        special: the probability of each element to be one of `extremes`.
 
     Returns:
         A contiguous tensor.
@@ -100,7 +100,7 @@ def elements(rng: Random, sizes: tuple[int, ...], dtype: torch.dtype, special: f
 
 
 def sprinkled(rng: Random, tensor: torch.Tensor, special: float) -> torch.Tensor:
-    """Replace elements by extreme ones.
+    """Replace some elements by extreme values.
 
     Args:
         rng: where choices come from.
@@ -130,8 +130,8 @@ def laid_out(rng: Random, tensor: torch.Tensor, writable: bool = False) -> torch
 
     Args:
         rng: where choices come from.
-        tensor: a tensor of the CPU.
-        writable: whether no two elements may be one.
+        tensor: a CPU tensor.
+        writable: whether all elements must have separate memory.
 
     Returns:
         The same elements, except that an expanded tensor repeats its first ones: contiguous, permuted, sliced, with an
@@ -192,6 +192,6 @@ def kind(rng: Random) -> tuple[torch.dtype, ...]:
         rng: where choices come from.
 
     Returns:
-        All, or those of a kind.
+        All dtypes, or those of one kind.
     """
     return rng.choice((ALL, REAL, FLOATING, FLOATING, INTEGRAL, COMPLEX))

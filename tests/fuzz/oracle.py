@@ -1,4 +1,4 @@
-"""Runs a case on both devices, and says what is wrong with the device's result."""
+"""Runs a case on both devices, and judges the device's result."""
 
 import math
 import warnings
@@ -14,7 +14,7 @@ from fuzz.allowed import allowed_error, any_place_will_do, hidden
 from fuzz.case import Case, Operand
 from fuzz.pointwise import BINARY, TERNARY, UNARY, named
 
-# To what dtype a case is converted for a result that settles a doubt.
+# The dtype to convert a case to, for a result that decides between the two.
 WIDE = {
     torch.float16: torch.float64,
     torch.bfloat16: torch.float64,
@@ -22,9 +22,9 @@ WIDE = {
     torch.complex32: torch.complex128,
     torch.complex64: torch.complex128,
 }
-# Products of the operands' greatest elements from here on leave rounding errors that say nothing.
+# From this product of the operands' greatest elements, rounding errors are too large to compare results.
 GREAT = 1e6
-# How many times the CPU's own error the device's may be.
+# The device's error may be this many times the CPU's own.
 SLACK = 4.0
 
 POINTWISE = {named(info) for info in (*UNARY, *BINARY)} | set(TERNARY)
@@ -45,7 +45,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a call: an exception, or tensors and numbers on the CPU."""
+    """The outcome of a call: an exception, or tensors and other values on the CPU."""
 
     error: Exception | None
     leaves: list[Any]
@@ -56,8 +56,8 @@ def run(case: Case, device: str, wide: bool = False) -> Outcome:
 
     Args:
         case: the call.
-        device: where to.
-        wide: whether to convert operands and `dtype=` to float64 and complex128 before.
+        device: where to run it.
+        wide: whether to convert operands and `dtype=` to float64 and complex128 first.
 
     Returns:
         Results, gradients, and the operands afterwards.
@@ -91,7 +91,7 @@ def run(case: Case, device: str, wide: bool = False) -> Outcome:
 
 
 def forget_faults(device: str) -> None:
-    """Wait for a device, so that no error of one case is raised in the next.
+    """Wait for a device, so that an error of one case is not raised in the next.
 
     Args:
         device: its name.
@@ -107,18 +107,18 @@ def gradients(results: list[Any], made: dict[int, torch.Tensor], case: Case) -> 
     """Differentiate a weighted sum of results.
 
     Args:
-        results: of the call.
+        results: the results of the call.
         made: the tensors by the `id` of their operands.
         case: the call.
 
     Returns:
-        Gradients of the operands that require one.
+        The gradients of the operands that require one.
     """
     results = [result for result in results if isinstance(result, torch.Tensor) and result.requires_grad]
     inputs = [made[id(operand)] for operand in case.operands if operand.requires_grad]
     if not results or not inputs:
         return []
-    # As in WEIGHTS of fuzz.case: the same numbers in every dtype.
+    # As in WEIGHTS of fuzz.case: the same values in every dtype.
     weights = [torch.linspace(0.5, 1.75, r.numel(), dtype=torch.float32, device="cpu").view(r.shape) for r in results]
     weights = [weight.to(result.device, result.dtype) for weight, result in zip(weights, results, strict=True)]
     return list(torch.autograd.grad(results, inputs, weights, allow_unused=True))
@@ -131,7 +131,7 @@ def fetched(leaf: Any) -> Any:
         leaf: a result.
 
     Returns:
-        A tensor of the CPU, or the value itself.
+        A CPU tensor, or the value itself.
     """
     if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided:
         return leaf
@@ -143,10 +143,10 @@ def judge(case: Case, enter: Callable[[str], None] = lambda device: None) -> Fin
 
     Args:
         case: the call.
-        enter: called with the name of the device that runs the case next, so that a crash is known to be its.
+        enter: called with the name of the device that runs the case next, so that a crash is attributed to it.
 
     Returns:
-        What is wrong; None if nothing is.
+        What is wrong, or None.
     """
     enter("cpu")
     theirs = run(case, "cpu")
@@ -177,14 +177,14 @@ def judge(case: Case, enter: Callable[[str], None] = lambda device: None) -> Fin
 
 
 def repeats(case: Case, theirs: Outcome) -> bool:
-    """Say whether the CPU agrees with itself: uninitialised memory and random numbers do not.
+    """Tell whether the CPU's result repeats: uninitialised memory and random values do not.
 
     Args:
         case: the call.
         theirs: its first outcome.
 
     Returns:
-        Whether another call on the CPU, after other work there, gives the same bits.
+        True if another call on the CPU, after other work there, gives the same bits.
     """
     junk = [torch.full((2**power,), 77, dtype=torch.uint8) for power in range(4, 16)]
     del junk
@@ -203,7 +203,7 @@ def judge_errors(case: Case, ours: Exception | None, theirs: Exception | None) -
         theirs: the CPU's.
 
     Returns:
-        What is wrong unless they are of one type, or fuzz.allowed says why not.
+        A finding, unless both have one type or fuzz.allowed accepts the difference.
     """
     names = [type(error).__name__ if error else "nothing" for error in (ours, theirs)]
     if names[0] == names[1] or allowed_error(case, ours, theirs):
@@ -214,14 +214,14 @@ def judge_errors(case: Case, ours: Exception | None, theirs: Exception | None) -
 
 
 def judge_form(mine: Any, their: Any) -> Finding | None:
-    """Compare all but values.
+    """Compare everything except values of tensors.
 
     Args:
         mine: a result of the device.
-        their: that of the CPU.
+        their: the CPU's result.
 
     Returns:
-        What is wrong with type, dtype or shape, or with a number.
+        What is wrong with the type, dtype or shape, or with a Python value.
     """
     if isinstance(mine, torch.Tensor) != isinstance(their, torch.Tensor):
         return Finding("shape", f"{type(mine).__name__} instead of {type(their).__name__}")
@@ -240,7 +240,7 @@ def judge_form(mine: Any, their: Any) -> Finding | None:
 
 
 def same(mine: torch.Tensor, their: torch.Tensor) -> bool:
-    """Compare exactly, NaN being one number.
+    """Compare exactly; NaN equals NaN.
 
     Args:
         mine: a tensor.
@@ -261,22 +261,22 @@ def widest(tensor: torch.Tensor) -> torch.Tensor:
     """Convert to the widest dtype of a kind.
 
     Args:
-        tensor: numbers.
+        tensor: the values.
 
     Returns:
-        Them in float64, or complex128.
+        The values in float64, or complex128.
     """
     return tensor.to(torch.complex128 if tensor.dtype.is_complex else torch.float64)
 
 
 def unfinished(tensor: torch.Tensor) -> torch.Tensor:
-    """Find NaN; in a complex tensor, whatever is not finite: which part is infinite or NaN is no one's promise.
+    """Find NaN; in a complex tensor, all non-finite elements: it is unspecified which part is infinite or NaN.
 
     Args:
-        tensor: numbers.
+        tensor: the values.
 
     Returns:
-        Where they are.
+        A mask of them.
     """
     return ~tensor.isfinite() if tensor.dtype.is_complex else tensor.isnan()
 
@@ -287,8 +287,8 @@ def judge_values(case: Case, mine: torch.Tensor, their: torch.Tensor, wide: Any)
     Args:
         case: the call.
         mine: a result of the device.
-        their: that of the CPU, of the same dtype and shape.
-        wide: that of the CPU in float64.
+        their: the CPU's result, of the same dtype and shape.
+        wide: the CPU's result in float64.
 
     Returns:
         What is wrong with the worst element.
@@ -304,8 +304,8 @@ def judge_values(case: Case, mine: torch.Tensor, their: torch.Tensor, wide: Any)
         rounded = widest(wide.to(their.dtype))
         good = near(a, b, b, their.dtype) | near(a, rounded, c, their.dtype)
         good |= (a - c).abs() <= allowance(b, c, their.dtype) + magnitude(case, their.dtype)
-        # Where the references do not agree that there is a number, neither says what it is: such great numbers that the
-        # CPU's steps overflow, and float64's cancel.
+        # If the CPU's result and the float64 result differ in being finite, neither is a reference: values are so great
+        # that the CPU's steps overflow, and those in float64 cancel.
         good |= b.isfinite() != rounded.isfinite()
         bad = ~good & ~hidden(case, a, b)
     else:
@@ -326,25 +326,25 @@ def near(a: torch.Tensor, b: torch.Tensor, size: torch.Tensor, dtype: torch.dtyp
     """Compare within the tolerance of a dtype.
 
     Args:
-        a: numbers.
-        b: others.
+        a: values.
+        b: other values.
         size: what the tolerance is relative to.
-        dtype: of the results.
+        dtype: the dtype of the results.
 
     Returns:
-        Where they are near, or equal, or both no numbers.
+        A mask of elements that are close, or equal, or both NaN.
     """
     rtol, atol = DEFAULT_TOLERANCES.get(dtype, (1e-1, 1e-2))
     return (a == b) | (unfinished(a) & unfinished(b)) | ((a - b).abs() <= rtol * size.abs() + atol)
 
 
 def allowance(b: torch.Tensor, c: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Say how far a result may be from that in float64.
+    """Compute how far a result may be from the float64 result.
 
     Args:
-        b: the CPU's.
-        c: that in float64.
-        dtype: of the results.
+        b: the CPU's result.
+        c: the float64 result.
+        dtype: the dtype of the results.
 
     Returns:
         SLACK times the CPU's own error, at this element or anywhere in the tensor.
@@ -358,14 +358,14 @@ def allowance(b: torch.Tensor, c: torch.Tensor, dtype: torch.dtype) -> torch.Ten
 
 
 def magnitude(case: Case, dtype: torch.dtype) -> float:
-    """Say what rounding great operands may come to, which cancel in the CPU's order of steps and not in another.
+    """Bound the rounding errors of great operands, which cancel in the CPU's order of steps and not in another.
 
     Args:
         case: the call.
-        dtype: of the results.
+        dtype: the dtype of the results.
 
     Returns:
-        An absolute tolerance; 0 for pointwise operators, and where no operand is great.
+        An absolute tolerance; 0 for pointwise operators, and if no operand is great.
     """
     if case.name in POINTWISE and not case.gradients:
         return 0.0

@@ -1,4 +1,4 @@
-"""Functions with mistakes, by which tests/python/tools/test_fuzz.py sees that mistakes are found."""
+"""Functions with planted mistakes, which tests/python/tools/test_fuzz.py expects the fuzzer to find."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Cases of pointwise operators and reductions: promotion of dtypes, broadcasting, 0-d operands, numbers."""
+"""Cases of pointwise operators and reductions: type promotion, broadcasting, 0-d operands, Python scalars."""
 
 from random import Random
 from typing import Any
@@ -10,12 +10,12 @@ from torch.testing._internal.opinfo.core import BinaryUfuncInfo, OpInfo, Reducti
 from fuzz.case import Case, Operand
 from fuzz.material import ALL, FLOATING, broadcastable, extremes, kind, laid_out, operand, shape
 
-# The CPU computes these in ways that say nothing about the device (jiterator is for CUDA).
+# The CPU's results for these do not check the device (jiterator is for CUDA).
 LEFT_OUT = {"jiterator_unary", "jiterator_binary", "jiterator_binary_return_by_ref", "complex", "polar"}
 
 
 def named(info: OpInfo) -> str:
-    """Name the function of an OpInfo.
+    """Return the expression for the function of an OpInfo.
 
     Args:
         info: an op of PyTorch's test suite.
@@ -40,7 +40,7 @@ def infos(group: type) -> list[OpInfo]:
         group: their class.
 
     Returns:
-        Those that compare with the CPU.
+        Those that can be compared with the CPU.
     """
     return [info for info in op_db if isinstance(info, group) and info.name not in LEFT_OUT]
 
@@ -69,10 +69,10 @@ def operands(rng: Random, count: int, differentiable: bool) -> list[Any]:
     Args:
         rng: where choices come from.
         count: how many.
-        differentiable: whether they are floating and their gradients are wanted.
+        differentiable: whether they are floating point and their gradients are wanted.
 
     Returns:
-        Operands, and seldom a number.
+        Operands, and seldom a Python scalar.
     """
     full, dtypes, share = shape(rng), FLOATING if differentiable else kind(rng), special(rng)
     one_dtype = rng.choice(dtypes) if rng.random() < 0.6 else None
@@ -125,7 +125,7 @@ def pointwise(rng: Random) -> Case:
 
 
 def variant(rng: Random, case: Case, info: OpInfo | None) -> Case:
-    """Choose between the forms of an operator.
+    """Choose between the variants of an operator.
 
     Args:
         rng: where choices come from.

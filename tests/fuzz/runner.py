@@ -1,4 +1,4 @@
-"""Starts workers, survives their ends, and reports what was found."""
+"""Starts workers, restarts them after crashes and hangs, and reports findings."""
 
 import argparse
 import os
@@ -13,13 +13,13 @@ from typing import Any
 
 from watched import Watched
 
-# Longer than any case takes that compiles kernels.
+# Longer than any case that compiles kernels.
 HANG_SECONDS = 120.0
 # Seconds that importing PyTorch may take on a busy machine.
 START_SECONDS = 60.0
-# For each attempt to make a case that ends its process smaller.
+# For each attempt to shrink a case that ends its process.
 PROBE_SECONDS = 30.0
-# Such an attempt is a process: there is so many times as much time for all of them.
+# Each attempt is a process: all attempts get this many times as much time.
 PROCESS_FACTOR = 6.0
 
 
@@ -50,7 +50,7 @@ class Report:
         """Summarise the findings.
 
         Returns:
-            A line for each kind, and one for all.
+            A line for each kind, and a line of totals.
         """
         lines = [f"{len(cases):6} x {key}: cases {', '.join(map(str, cases[:5]))}"
                  for key, cases in sorted(self.findings.items(), key=lambda item: -len(item[1]))]  # fmt: skip
@@ -63,7 +63,7 @@ def main() -> int:
     """Run the program.
 
     Returns:
-        The exit status: 1 if something was found.
+        The exit status: 1 if there are findings.
     """
     parser = argparse.ArgumentParser(prog="tests/fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to run")
@@ -90,10 +90,10 @@ def probe(path: Path) -> int:
     """Run a pickled case.
 
     Args:
-        path: where it is.
+        path: the file.
 
     Returns:
-        The exit status, if there is one.
+        The exit status, if the case does not end the process.
     """
     from fuzz import worker
 
@@ -102,7 +102,7 @@ def probe(path: Path) -> int:
 
 
 def serve(asked: argparse.Namespace) -> int:
-    """Be a worker.
+    """Run as a worker.
 
     Args:
         asked: the command line.
@@ -114,7 +114,7 @@ def serve(asked: argparse.Namespace) -> int:
 
     seen = set(filter(None, asked.seen.split("\n")))
     worker.work(asked, seen)
-    # Not through the driver's own end, which may take long.
+    # Skips the driver's own exit handlers, which may take long.
     sys.stdout.flush()
     os._exit(0)
 
@@ -126,14 +126,14 @@ def repeat(asked: argparse.Namespace) -> int:
         asked: the command line.
 
     Returns:
-        The exit status: 1 if it shows a mistake.
+        The exit status: 1 if the case fails.
     """
     from fuzz.generate import make
     from fuzz.oracle import judge
 
     case = make(asked.seed, asked.case, asked.only)
     if case is None:
-        print("there is no such case")
+        print("no such case")
         return 0
     print(case.code(), flush=True)
     finding = judge(case)
@@ -148,7 +148,7 @@ def supervise(asked: argparse.Namespace) -> int:
         asked: the command line.
 
     Returns:
-        The exit status: 1 if something was found.
+        The exit status: 1 if there are findings.
     """
     until = time.monotonic() + asked.seconds
     report, number = Report(), 0
@@ -166,14 +166,14 @@ def attend(asked: argparse.Namespace, first: int, seconds: float, report: Report
     Args:
         asked: the command line.
         first: its first case.
-        seconds: how long it may go on.
-        report: the findings so far; it gets more.
+        seconds: how long it may run.
+        report: the findings so far; new ones are added.
 
     Returns:
         The number of the next case.
 
     Raises:
-        SystemExit: if the worker ends before its first case.
+        SystemExit: the worker ends before its first case.
     """
     common = [f"--seed={asked.seed}", f"--cases={asked.cases}", f"--shrink={asked.shrink}"]
     if asked.only:
@@ -199,7 +199,7 @@ def attend(asked: argparse.Namespace, first: int, seconds: float, report: Report
         worker.end()
         kind, text = "hang", f"no result after {asked.hang:g} s"
     if number is None:
-        raise SystemExit(f"the worker does not start:\n{text}")
+        raise SystemExit(f"the worker did not start:\n{text}")
     if device == "cpu":
         report.cpu_deaths.append(number)
         return number + 1
@@ -210,7 +210,7 @@ def attend(asked: argparse.Namespace, first: int, seconds: float, report: Report
 
 
 def command(asked: argparse.Namespace, number: int) -> str:
-    """Say how to repeat a case.
+    """Return the command that repeats a case.
 
     Args:
         asked: the command line.
@@ -224,7 +224,7 @@ def command(asked: argparse.Namespace, number: int) -> str:
 
 
 def after_death(asked: argparse.Namespace, number: int, kind: str) -> str:
-    """Make a case smaller that ends its process: each attempt is a process.
+    """Shrink a case that ends its process: each attempt is a process.
 
     Args:
         asked: the command line.

@@ -1,4 +1,4 @@
-"""Cases made of the samples of PyTorch's own test suite: other values, layouts and dtypes for the same calls."""
+"""Cases made from the samples of PyTorch's own test suite: other values, layouts and dtypes for the same calls."""
 
 from itertools import islice
 from random import Random
@@ -13,7 +13,7 @@ from fuzz.case import Case, Operand
 from fuzz.material import laid_out, sprinkled
 from fuzz.pointwise import LEFT_OUT, named, special, variant
 
-# Of an OpInfo's samples, those that a case may come from.
+# The most samples of an OpInfo to choose a case from.
 MOST_SAMPLES = 48
 
 # Ops whose results are uninitialised or random on every device.
@@ -41,7 +41,7 @@ def choose(rng: Random) -> tuple[OpInfo, torch.dtype]:
         rng: where choices come from.
 
     Returns:
-        Most often one of the op table, seldom one that falls back to the CPU or is made of others.
+        Usually an operator of the op table, seldom one that falls back to the CPU or is composite.
     """
     if rng.random() < 0.9:
         info, dtypes = rng.choice(TABLE)
@@ -51,14 +51,14 @@ def choose(rng: Random) -> tuple[OpInfo, torch.dtype]:
 
 
 def sample(rng: Random) -> Case | None:
-    """Make a case of a sample.
+    """Make a case from a sample.
 
     Args:
         rng: where choices come from.
 
     Returns:
         The sample's call with other layouts, sometimes with extreme values, `out=`, in place or with gradients; None
-        where the OpInfo has no sample for the CPU.
+        if the OpInfo has no sample for the CPU.
     """
     info, dtype = choose(rng)
     differentiable = rng.random() < 0.35 and info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")

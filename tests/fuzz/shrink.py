@@ -1,4 +1,4 @@
-"""Makes a case that shows a mistake smaller: fewer arguments, plainer layouts and numbers, shorter dimensions."""
+"""Shrinks a case that shows a mistake: fewer arguments, simpler layouts and values, shorter dimensions."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +14,11 @@ def shrink(case: Case, shows: Callable[[Case], bool], seconds: float) -> Case:
 
     Args:
         case: a case that shows it.
-        shows: whether another one does.
+        shows: whether another case shows it.
         seconds: how long to try.
 
     Returns:
-        A case that shows it and that no single step makes smaller, or as small as there was time for.
+        A case that shows it and that no single step makes smaller, or the smallest one when time was up.
     """
     until = time.monotonic() + seconds
     smaller = True
@@ -34,7 +34,7 @@ def shrink(case: Case, shows: Callable[[Case], bool], seconds: float) -> Case:
 
 
 def candidates(case: Case) -> Iterator[Case]:
-    """List what a case may be replaced by.
+    """List replacements of a case.
 
     Args:
         case: the case.
@@ -58,7 +58,7 @@ def with_operand(case: Case, number: int, operand: Operand) -> Case:
 
     Args:
         case: the case.
-        number: which one, in order.
+        number: its position.
         operand: the new one.
 
     Returns:
@@ -69,7 +69,7 @@ def with_operand(case: Case, number: int, operand: Operand) -> Case:
 
 
 def shorter(case: Case) -> Iterator[Case]:
-    """Shorten dimensions: in all operands those of one size together, as their sizes must agree; and alone.
+    """Shorten dimensions: those of one size together in all operands, as their sizes must agree; and each alone.
 
     Args:
         case: the case.
@@ -111,7 +111,7 @@ def cut(operand: Operand, size: int, length: int, last: bool) -> Operand:
 
 
 def compact(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy part of a tensor, without what lies before and after it in memory.
+    """Copy part of a tensor, without the memory before and after it.
 
     Args:
         tensor: a view.
@@ -136,7 +136,7 @@ def plainer_operands(operand: Operand) -> Iterator[Operand]:
         operand: the operand.
 
     Returns:
-        Without views, gradients and strides; with plain numbers.
+        Without views, gradients and strides; with simple values.
     """
     tensor = operand.tensor
     if operand.view:
@@ -148,7 +148,7 @@ def plainer_operands(operand: Operand) -> Iterator[Operand]:
     plain = tensor.clone(memory_format=torch.contiguous_format)
     if not tensor.is_contiguous() or tensor.untyped_storage().nbytes() != plain.untyped_storage().nbytes():
         yield replace(operand, tensor=plain)
-    # Zeros are plainer than ones: a step back would be taken for ever.
+    # Zeros are simpler than ones: without this order, shrinking would alternate between the two for ever.
     for number in (0, 1):
         if bool((plain == number).all()):
             break

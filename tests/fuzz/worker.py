@@ -1,4 +1,4 @@
-"""The process that runs cases, and may die of one. It says on its output what it does, a line of JSON each."""
+"""The worker process, which runs cases and may crash in one. It reports progress on its output, one JSON line each."""
 
 import pickle
 import time
@@ -14,10 +14,10 @@ from fuzz.shrink import shrink
 
 
 def work(asked: Namespace, seen: set[str]) -> None:
-    """Run cases until there is no time left, or there have been enough.
+    """Run cases until time is up or there are enough.
 
     Args:
-        asked: the command line: the seed, the first case, for how many seconds, and what for.
+        asked: the command line: the seed, the first case, the time limit and the options.
         seen: keys of findings that need no shrinking.
     """
     channel = Channel()
@@ -34,14 +34,14 @@ def work(asked: Namespace, seen: set[str]) -> None:
 
 
 def examine(channel: Channel, case: Case, number: int, seen: set[str], patience: float) -> None:
-    """Run a case, and tell the runner what is wrong.
+    """Run a case, and report what is wrong to the runner.
 
     Args:
-        channel: the line to the runner.
+        channel: the connection to the runner.
         case: the case.
         number: its number.
         seen: keys of findings that need no shrinking; this one's is added.
-        patience: seconds to make it smaller.
+        patience: seconds for shrinking.
     """
     finding = judge(case, lambda device: channel.say(device=device))
     if finding is None:
@@ -63,7 +63,7 @@ def examine(channel: Channel, case: Case, number: int, seen: set[str], patience:
 
 
 def probe(path: Path) -> None:
-    """Run one case from a file: whether it ends the process is what its exit status says.
+    """Run one case from a file: the exit status tells whether it ends the process.
 
     Args:
         path: a pickled case.

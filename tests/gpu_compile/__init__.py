@@ -1,1 +1,1 @@
-"""Compiles the kernels for some GPUs, to know of them what can be known without one. See docs/gpus.md."""
+"""Compiles the kernels for some GPUs, to check what can be checked without a GPU. See docs/gpus.md."""

@@ -1,4 +1,4 @@
-"""Compiles programs in parallel, and keeps what has been found for programs that have not changed."""
+"""Compiles programs in parallel, and caches the results of unchanged programs."""
 
 import json
 import math
@@ -23,7 +23,7 @@ class Result:
     Attributes:
         program: the program.
         target: the target's name.
-        error: why it does not compile; empty where it does.
+        error: why it does not compile; empty if it does.
         kernels: the figures by kernel.
     """
 
@@ -43,10 +43,10 @@ def compile_all(
         names: the targets.
         tools: the compilers.
         jobs: how many compilers run at once.
-        seconds: after so many no compiler is started.
+        seconds: no compiler is started after this time.
 
     Returns:
-        A result for each program and target that there was time for, and how many are left.
+        A result for each program and target that time allowed, and how many are left.
     """
     until = time.monotonic() + seconds
     ordered = sorted(programs, key=lambda program: program.is_specialised)
@@ -61,7 +61,7 @@ def compile_all(
 
 
 def known(program: Program, target: str, tools: Tools) -> Result | None:
-    """Return what an earlier run has found, or None.
+    """Return the cached result of an earlier run, or None.
 
     Args:
         program: the program.
@@ -80,19 +80,19 @@ def known(program: Program, target: str, tools: Tools) -> Result | None:
 
 
 def find_or_compile(program: Program, target: str, tools: Tools) -> Result:
-    """Return what an earlier run has found, or compile: as `known`."""
+    """Return the cached result of an earlier run, or compile; as `known`."""
     if (result := known(program, target, tools)) is not None:
         return result
     result = Result(program, target)
     try:
         result.kernels = TARGETS[target].compile(program, tools)
     except TooSlow as error:
-        return Result(program, target, str(error))  # To be tried again by the next run.
+        return Result(program, target, str(error))  # Not cached: the next run tries again.
     except CompileError as error:
         result.error = str(error)
     path = _place(program, target, tools)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # By another name first: whoever ends this run must not leave half a file.
+    # Written under another name first: an interrupted run must not leave half a file.
     path.with_suffix(".new").write_text(
         json.dumps({"error": result.error, "kernels": {name: asdict(value) for name, value in result.kernels.items()}})
     )
@@ -101,12 +101,12 @@ def find_or_compile(program: Program, target: str, tools: Tools) -> Result:
 
 
 def _place(program: Program, target: str, tools: Tools) -> Path:
-    """Return where a result is kept: by all that it depends on."""
+    """Return the cache path of a result: a digest of everything it depends on."""
     key = sha256("\n".join((program.digest, target, tools.version, tools.library, _reader())).encode()).hexdigest()[:32]
     return FOLDER / "cache" / f"{key}.json"
 
 
 @cache
 def _reader() -> str:
-    """Return what the figures are read by: they are read again where that has changed."""
+    """Return the source that reads the figures: results are cached for one version of it."""
     return Path(targets.__file__).read_text()

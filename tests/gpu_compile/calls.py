@@ -1,4 +1,4 @@
-"""The calls whose programs are compiled: run by `gpu_compile.record` on devices that compute nothing."""
+"""The calls whose programs are compiled: `gpu_compile.record` runs them on stub devices that compute nothing."""
 
 import sys
 import warnings
@@ -12,13 +12,13 @@ from torch.testing._internal.opinfo.core import SampleInput
 from torch.utils._pytree import tree_leaves
 
 Call = Callable[[torch.device], object]
-# Random calls of tests/fuzz, of one seed. Beyond these new ones bring few programs that other calls do not bring.
+# Random calls of tests/fuzz with one seed. More calls would add few programs.
 RANDOM_CALLS = 600
 EVERY_DTYPE = sorted({dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}, key=str)
 
 
 def backward(result: object) -> None:
-    """Take the gradients of what has some, with ones for those of the results."""
+    """Compute gradients of the results that require them, with ones as gradients of the results."""
     roots = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
     if roots:
         torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
@@ -38,14 +38,14 @@ def operators(few: bool = False) -> Iterator[Call]:
     for info, dtypes in opinfo_dtypes():
         for dtype in dtypes if not few else [torch.float32] * (torch.float32 in dtypes):
             has_gradients = info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
-            # Without elements there is no launch, and ATen, given zeros as results, would raise the first of no errors.
+            # Empty tensors launch no kernel. Results here are zeros, and for an empty result ATen would raise an error.
             filled = [each for each in samples(info, dtype, has_gradients) if not is_empty(each)]
             for sample in filled[: 3 if few else None]:
                 yield lambda device, info=info, sample=sample: backward(call(info.op, sample, device))
 
 
 def conversions() -> Iterator[Call]:
-    """Yield a copy between any two dtypes, of few elements and of many, and arithmetic of each."""
+    """Yield copies between all pairs of dtypes, small and large, and arithmetic of each dtype."""
     for source, target, size in product(EVERY_DTYPE, EVERY_DTYPE, (7, 1 << 17)):
         if size == 7 or torch.float32 in (source, target):
             yield lambda device, a=source, b=target, n=size: torch.empty(n, dtype=a, device=device).to(b)
@@ -73,7 +73,7 @@ LONG_ROWS: tuple[Callable[[torch.Tensor], object], ...] = (
 
 
 def layers() -> Iterator[Call]:
-    """Yield layers that no operator's samples reach, forward and backward, and a step of each optimizer."""
+    """Yield layers that no operator's samples cover, forward and backward, and a step of each optimizer."""
     for dtype, heads, queries, keys, width in product(
         (torch.float32, torch.float16), (1, 3), (1, 9, 200), (1, 300), (16, 64, 128)
     ):
@@ -185,7 +185,7 @@ def quantization() -> Iterator[Call]:
 
 
 def convolution(x: torch.Tensor, size: int) -> torch.Tensor:
-    """Return 20 channels of an image, which a matrix of [40, 200] is made into with the weights."""
+    """Return 20 channels of an image, made from a matrix of [40, 200] and the weights."""
     images, weight = x.reshape(1, 20, 20, 20), x[:20, : 20 * size * size].reshape(20, 20, size, size)
     return torch.nn.functional.conv2d(images, weight, padding=size // 2)
 
@@ -199,7 +199,7 @@ COMPILED: tuple[Callable[[torch.Tensor], object], ...] = (
     lambda x: x.softmax(-1),
     lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
     lambda x: (x.sum(0), x.amax(1), x.argmax(1), x.var(0), x.any(1)),
-    # Clang's target for NVIDIA's GPUs lacks the atomic operations of 64 bits that their driver has.
+    # Clang's NVPTX target lacks the 64-bit atomic operations that NVIDIA's driver has.
     lambda x: torch.zeros_like(x, dtype=torch.float32).index_add(0, (x[:, 0] > 0).long(), x[x[:, 0].long()].float()),
     lambda x: torch.cat([x.tril(), torch.nn.functional.dropout(x, 0.5)], 1).long() // 3,
 )
@@ -214,7 +214,7 @@ def compiled() -> Iterator[Call]:
             torch.compile(function)(torch.ones(40, 200, dtype=dtype, device=device))
 
         yield run
-    # Those of the tests, and training steps of their models.
+    # The functions of the tests, and training steps of their models.
     sys.path.append(str(Path(__file__).parents[1] / "python" / "runtime"))
     from test_compile import FUNCTIONS, MODELS
 
@@ -245,7 +245,7 @@ __kernel void user(GLOBAL const T *x, GLOBAL T *y, const work_T factor) {
 
 
 def user_kernels() -> Iterator[Call]:
-    """Yield calls of kernels of the user's own."""
+    """Yield calls of user-defined kernels."""
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         kernel = torch.opencl.compile_kernel(USER_KERNEL, "user", types={"T": [dtype]})
 
@@ -257,7 +257,7 @@ def user_kernels() -> Iterator[Call]:
 
 
 def workloads(quick: bool) -> Iterator[Call]:
-    """Yield the rows of the benchmarks: what large tensors and whole models ask for."""
+    """Yield the rows of the benchmarks: programs for large tensors and whole models."""
     from benchmarks.cases import all_cases
 
     for case in all_cases():
@@ -286,11 +286,11 @@ def run_all(calls: Iterator[Call], devices: Sequence[torch.device]) -> Counter[s
 
     Args:
         calls: the calls.
-        devices: where to run each.
+        devices: the devices to run each call on.
 
     Returns:
-        How they ended: "done", or the type of an exception. Some must raise one: results are zeros, dtypes have no
-        kernels, a device does not compute in float64.
+        The number of calls by outcome: "done", or the type of an exception. Some must raise: results are zeros, dtypes
+        have no kernels, a device does not support float64.
     """
     outcome: Counter[str] = Counter()
     for call in calls:
@@ -306,7 +306,7 @@ def run_all(calls: Iterator[Call], devices: Sequence[torch.device]) -> Counter[s
 
 
 def main() -> None:
-    """Run all calls, or those for the sample of CI where the command line says so; say how they ended."""
+    """Run all calls, or with `--sample` those of CI's sample; print how they ended."""
     warnings.simplefilter("ignore")
     # The second device lacks float64 and wide atomics.
     devices = [torch.device("opencl", index) for index in range(torch.opencl.device_count())]

@@ -1,4 +1,4 @@
-"""Limits that must hold: of every program, and of the kernels of hot_kernels.txt."""
+"""Limits for every program, and for the kernels of hot_kernels.txt."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from gpu_compile.sources import CPU_ONLY, families
 from gpu_compile.targets import Figures
 
 HOT_KERNELS = Path(__file__).with_name("hot_kernels.txt")
-# Local memory that every GPU has; a kernel that takes more does not start on some.
+# Local memory that every GPU has; a kernel that needs more cannot be launched on some.
 MOST_LOCAL = 32 << 10
 
 
 @dataclass(frozen=True)
 class Use:
-    """A kernel of a program that is launched, on a target.
+    """A launched kernel of a program, on a target.
 
     Attributes:
         kernel: its name.
         target: the target's name.
         program: the program's name.
-        figures: what it needs.
+        figures: the resources it needs.
         launch: how it is launched.
     """
 
@@ -40,7 +40,7 @@ class Use:
 
     @property
     def occupancy(self) -> float:
-        """The part of the target's waves that can be there at once."""
+        """The fraction of the target's waves that can be resident."""
         return of_launch(self.target, self.figures.registers, self.figures.waves, self.local, self.launch.group)
 
 
@@ -48,7 +48,7 @@ def uses(results: Iterable[Result]) -> list[Use]:
     """List the kernels that are launched.
 
     Args:
-        results: compiled programs.
+        results: the compiled programs.
 
     Returns:
         Each kernel of each program that is launched, on each target.
@@ -66,10 +66,10 @@ def hot_kernels(path: Path = HOT_KERNELS) -> dict[str, dict[str, int]]:
 
     Args:
         path: a file with lines such as `gemm_local:DENSE=1 sm_90=128 gfx1030=128`, for a kernel or for those of its
-            programs that have a constant, and comments after #.
+            programs that have a constant; comments start with #.
 
     Returns:
-        The most registers by target, by kernel and constant.
+        The register limits by target, by kernel and constant.
     """
     listed = {}
     for line in path.read_text().splitlines():
@@ -81,14 +81,14 @@ def hot_kernels(path: Path = HOT_KERNELS) -> dict[str, dict[str, int]]:
 
 
 def failures(results: Iterable[Result], hot: dict[str, dict[str, int]]) -> list[str]:
-    """Say what does not hold.
+    """List violated limits.
 
     Args:
-        results: compiled programs.
+        results: the compiled programs.
         hot: what `hot_kernels` returns.
 
     Returns:
-        A line for each failure.
+        A line for each violation.
     """
     results = list(results)
     found = [f"{r.target}: {r.program.name}: {r.error}" for r in results if r.error]
@@ -105,18 +105,18 @@ def failures(results: Iterable[Result], hot: dict[str, dict[str, int]]) -> list[
 
 
 def _is_listed(use: Use, listed: str) -> bool:
-    """Say whether a line is for a kernel of a program."""
+    """Tell whether a line of the list applies to a kernel of a program."""
     kernel, _, constant = listed.partition(":")
     return use.kernel == kernel and (not constant or constant in use.program.split())
 
 
 def _broken(use: Use, limits: dict[str, int]) -> list[str]:
-    """Say what a hot kernel must not do and does."""
+    """List the limits that a hot kernel violates."""
     broken = []
     if use.figures.spills:
         broken.append(f"spills {use.figures.spills} bytes of registers")
     if use.figures.scratch:
-        broken.append(f"keeps {use.figures.scratch} bytes of each work-item in memory")
+        broken.append(f"uses {use.figures.scratch} bytes of scratch memory per work-item")
     most = limits.get(use.target)
     if most is not None and use.figures.registers > most:
         broken.append(f"takes {use.figures.registers} registers, and hot_kernels.txt allows {most}")
@@ -124,19 +124,19 @@ def _broken(use: Use, limits: dict[str, int]) -> list[str]:
 
 
 def gaps(results: Iterable[Result], hot: dict[str, dict[str, int]]) -> list[str]:
-    """Say what has not been looked at and should have been.
+    """List what should have been checked and was not.
 
     Args:
         results: all programs, compiled.
         hot: what `hot_kernels` returns.
 
     Returns:
-        A line for each family and hot kernel that no call asks for.
+        A line for each family that no call uses and each hot kernel that none launches.
     """
     results = list(results)
     seen = {result.program.family for result in results}
     unused = [listed for listed in hot if not any(_is_listed(use, listed) for use in uses(results))]
     missing = sorted(set(families()) - seen - CPU_ONLY)
-    return [f"no call asks for the family {name}: add one to calls.py" for name in missing] + [
+    return [f"no call uses the family {name}: add one to calls.py" for name in missing] + [
         f"no call launches {listed} of hot_kernels.txt" for listed in sorted(unused)
     ]

@@ -14,12 +14,12 @@ RESULTS = tools.FOLDER / "results.json"
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="make gpu-compile", description="Compile what GPUs are asked to run.")
-    parser.add_argument("words", nargs="*", help="families, kernels, words of programs' names, or patterns for names")
+    parser = argparse.ArgumentParser(prog="make gpu-compile", description="Compile the programs that GPUs run.")
+    parser.add_argument("words", nargs="*", help="families, kernels, words or patterns of programs' names")
     parser.add_argument("--sample", action="store_true", help="some programs of each family, in a minute")
     parser.add_argument("--targets", nargs="+", choices=sorted(TARGETS), default=DEFAULT_TARGETS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilers at once")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="start no compiler after so many")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="start no compiler after this time")
     parser.add_argument("--rows", type=int, default=60, help="rows of the table that are printed")
     parser.add_argument("--markdown", action="store_true", help="the hot kernels' table, for docs/gpus.md")
     return parser.parse_args(arguments)
@@ -29,7 +29,7 @@ def main() -> int:
     """Record, compile and report.
 
     Returns:
-        The exit status: 1 where something does not hold, 2 where it cannot be known.
+        The exit status: 1 if a limit is violated, 2 if that cannot be determined.
     """
     asked = parse()
     try:
@@ -42,7 +42,7 @@ def main() -> int:
         programs = sample.of(programs)
     chosen = [program for program in programs if program.is_asked_for(asked.words)]
     if not chosen:
-        print(f"gpu-compile: no program is called {' or '.join(asked.words)}", file=sys.stderr)
+        print(f"gpu-compile: no program matches {' or '.join(asked.words)}", file=sys.stderr)
         return 2
     print(f"==> compiling {len(chosen)} programs for {' and '.join(asked.targets)}", flush=True)
     results, left = build.compile_all(chosen, asked.targets, compilers, asked.jobs, asked.seconds)
@@ -54,16 +54,16 @@ def main() -> int:
 
 
 def tell(results: list[build.Result], asked: argparse.Namespace, version: str, is_all: bool) -> bool:
-    """Print the table and what does not hold.
+    """Print the table and the violated limits.
 
     Args:
         results: the compiled programs.
         asked: the command line.
         version: of the compilers.
-        is_all: whether every program is among the results.
+        is_all: whether all programs are among the results.
 
     Returns:
-        Whether something does not hold.
+        True if a limit is violated.
     """
     hot = limits.hot_kernels()
     found = limits.uses(results)

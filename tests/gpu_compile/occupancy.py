@@ -1,4 +1,4 @@
-"""Which part of its waves a GPU can keep, by registers, local memory and the size of groups."""
+"""The fraction of its waves that a GPU can keep resident, by registers, local memory and group size."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ class Multiprocessor:
     """Resources of one multiprocessor, from the tables of CUDA's programming guide for its compute capability.
 
     Attributes:
-        warps: it can keep.
-        groups: it can keep.
-        shared: bytes of local memory in all.
-        reserved: bytes of it that each group costs besides its own.
-        registers: in all.
-        registers_step: a warp gets a multiple of so many.
-        shared_step: a group gets a multiple of so many bytes.
-        warps_step: registers are shared by so many schedulers.
+        warps: the most resident warps.
+        groups: the most resident groups.
+        shared: total bytes of local memory.
+        reserved: bytes of it that each group takes besides its own.
+        registers: total registers.
+        registers_step: the allocation unit of a warp's registers.
+        shared_step: the allocation unit of a group's bytes of local memory.
+        warps_step: the number of schedulers that share the registers.
     """
 
     warps: int
@@ -35,7 +35,7 @@ MULTIPROCESSORS = {
     "sm_80": Multiprocessor(warps=64, groups=32, shared=164 << 10, reserved=1 << 10),
     "sm_90": Multiprocessor(warps=64, groups=32, shared=228 << 10, reserved=1 << 10),
 }
-# Waves of a SIMD unit; clang's own remark says how many of them there can be.
+# Waves per SIMD unit; clang's remark reports how many can be resident.
 SIMD_WAVES = {"gfx900": 10, "gfx1030": 16}
 
 
@@ -45,16 +45,16 @@ def round_up(number: int, step: int) -> int:
 
 
 def occupancy(chip: Multiprocessor, registers: int, local: int, group: int) -> float:
-    """Say which part of a multiprocessor's warps can be there at once.
+    """Return the fraction of a multiprocessor's warps that can be resident.
 
     Args:
-        chip: what it has.
-        registers: of a work-item.
+        chip: its resources.
+        registers: registers of a work-item.
         local: bytes of local memory of a group.
         group: work-items of a group.
 
     Returns:
-        From 0, where not one group fits, to 1.
+        From 0, if not even one group fits, to 1.
     """
     warps = -(-max(group, 1) // WARP)
     per_warp = round_up(max(registers, 1) * WARP, chip.registers_step)
@@ -67,17 +67,17 @@ def occupancy(chip: Multiprocessor, registers: int, local: int, group: int) -> f
 
 
 def of_launch(target: str, registers: int, waves: int | None, local: int, group: int) -> float:
-    """Say which part of a target's waves a launch can keep there at once.
+    """Return the fraction of a target's waves that a launch can keep resident.
 
     Args:
         target: the target's name.
-        registers: of a work-item.
-        waves: what the compiler says, where it does.
+        registers: registers of a work-item.
+        waves: the number reported by the compiler, if any.
         local: bytes of local memory of a group.
         group: work-items of a group.
 
     Returns:
-        From 0, where not one group fits, to 1.
+        From 0, if not even one group fits, to 1.
     """
     if waves is not None:
         return waves / SIMD_WAVES[target]

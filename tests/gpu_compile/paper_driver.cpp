@@ -1,10 +1,10 @@
-// An OpenCL driver whose devices are GPUs on paper: it keeps what is written to buffers, notes which programs are built
-// and how their kernels are launched, and runs none of them, so that results are zeros. With OPENCL_DYLIB_PATH pointing
-// at it, the native library asks for exactly what it would ask a GPU of that description for, and no compiler runs.
+// A stub OpenCL driver with GPU devices: it stores what is written to buffers, records which programs are built and how
+// their kernels are launched, and runs none of them, so that results are zeros. With OPENCL_DYLIB_PATH pointing at it,
+// the native library builds exactly what it would build for a GPU with these properties, and no compiler runs.
 //
-// PAPER_FOLDER is where it writes: <program>.cl and <program>.options, and a line of launches.txt for each new
-// (program, kernel, size of the groups, bytes of local memory in arguments). PAPER_KERNEL_GROUP is the largest group
-// that kernels run in, where that is less than the device's.
+// PAPER_FOLDER is the output folder: <program>.cl and <program>.options, and a line of launches.txt for each new
+// (program, kernel, group size, bytes of local memory in arguments). PAPER_KERNEL_GROUP is the largest group size of
+// kernels, if less than the device's.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -22,8 +22,7 @@ namespace {
 using Status = int32_t;
 constexpr Status SUCCESS = 0, BUILD_FAILURE = -11, INVALID_VALUE = -30;
 
-/// Properties that OpenCL lets the backend ask of a device. Local memory and groups are the least that today's GPUs
-/// have.
+/// Device properties that the backend queries. Local memory and group size are the least of current GPUs.
 struct Device {
   const char* name;
   bool computes_double;
@@ -31,9 +30,9 @@ struct Device {
 };
 constexpr uint64_t LOCAL_BYTES = 32 << 10, GLOBAL_BYTES = 16ull << 30, LARGEST_GROUP = 256;
 Device devices[] = {
-    {"GPU on paper", true,
+    {"Stub GPU", true,
      "cl_khr_fp64 cl_khr_byte_addressable_store cl_khr_int64_base_atomics cl_khr_int64_extended_atomics"},
-    {"GPU on paper without fp64", false, "cl_khr_byte_addressable_store"},
+    {"Stub GPU without fp64", false, "cl_khr_byte_addressable_store"},
 };
 
 struct Buffer {
@@ -50,7 +49,7 @@ struct Kernel {
 };
 
 std::mutex lock;
-int object; // All contexts, queues and events are this one: nothing is ever asked of them.
+int object; // All contexts, queues and events are this object: they have no state.
 int platform;
 
 std::string path(const std::string& file) {
@@ -58,7 +57,7 @@ std::string path(const std::string& file) {
   return std::string(folder ? folder : ".") + "/" + file;
 }
 
-/// The answer to a query: its bytes where there is room, and how many they are.
+/// Answers a query: copies the value if it fits, and reports its size.
 Status answer(const void* value, size_t size, size_t room, void* out, size_t* needed) {
   if (needed) *needed = size;
   if (!out) return SUCCESS;
@@ -91,7 +90,7 @@ std::string fingerprint(const std::string& text) {
   return digits;
 }
 
-/// Adds a line once.
+/// Adds a line unless it was added before.
 void note_launch(const std::string& line) {
   static std::set<std::string> noted;
   std::lock_guard<std::mutex> locked(lock);
@@ -129,7 +128,7 @@ Status clGetDeviceIDs(void*, uint64_t, uint32_t room, void** out, uint32_t* foun
 }
 
 Status clGetDeviceInfo(Device* device, uint32_t what, size_t room, void* out, size_t* needed) {
-  // Denormals, infinities, rounding to nearest, fused multiply-add; and in float the nearest quotients and roots.
+  // Denormals, infinities, rounding to nearest, fused multiply-add; for float also correctly rounded division and sqrt.
   constexpr uint64_t FP_DOUBLE = 0x3f, FP_SINGLE = 0xbf, TYPE_GPU = 4;
   switch (what) {
     case 0x1000: // TYPE
@@ -219,7 +218,7 @@ Status clGetEventProfilingInfo(void*, uint32_t, size_t room, void* out, size_t* 
 }
 
 Buffer* clCreateBuffer(void*, uint64_t, size_t size, void*, Status* status) {
-  // The system's zeros, which take no memory until they are written to.
+  // Zeroed pages from the system, which take no memory until they are written to.
   auto* bytes = static_cast<char*>(std::calloc(size, 1));
   *status = bytes ? SUCCESS : -4;
   return bytes ? new Buffer{size, bytes} : nullptr;
@@ -288,7 +287,7 @@ Program* clCreateProgramWithSource(void*, uint32_t count, const char** texts, co
 }
 
 Status clBuildProgram(Program* program, uint32_t, void*, const char* options, void*, void*) {
-  // A program that is not one of the kernels' asks whether the compiler has more than OpenCL C: this one has not.
+  // Sources without kernels are probes of the compiler's extensions beyond OpenCL C, which this one lacks.
   if (program->source.find("__kernel") == std::string::npos || program->source.find("__builtin_") == 0)
     return BUILD_FAILURE;
   program->name = fingerprint(program->source + options);
@@ -300,7 +299,7 @@ Status clBuildProgram(Program* program, uint32_t, void*, const char* options, vo
 Status clGetProgramInfo(Program*, uint32_t what, size_t room, void* out, size_t* needed) {
   constexpr uint32_t DEVICES = 0x1162, NUM_KERNELS = 0x1167;
   if (what == DEVICES) return answer_number<uint32_t>(1, room, out, needed);
-  // As many as one is enough for whoever asks whether there are any.
+  // The caller only checks that there is at least one.
   if (what == NUM_KERNELS) return answer_number<size_t>(1, room, out, needed);
   return INVALID_VALUE;
 }
@@ -311,7 +310,7 @@ Status clGetProgramBuildInfo(Program*, void*, uint32_t, size_t room, void* out, 
 
 Status clReleaseProgram(Program*) {
   return SUCCESS;
-} // Its kernels name it.
+} // Kernels still refer to it.
 
 Kernel* clCreateKernel(Program* program, const char* name, Status* status) {
   *status = SUCCESS;

@@ -1,4 +1,4 @@
-"""A recorded program: what the native library asks a GPU to build, and how it launches its kernels."""
+"""A recorded program: its source and options as the native library builds it for a GPU, and its kernel launches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from gpu_compile.sources import families
 
 @dataclass(frozen=True)
 class Launch:
-    """The most that launches of a kernel ask for.
+    """The greatest sizes among the launches of a kernel.
 
     Attributes:
         group: work-items of a group.
@@ -28,9 +28,9 @@ class Program:
 
     Attributes:
         family: the family of `rust/kernels/source.rs`.
-        cases: its cases of operators, empty where the family has none.
+        cases: its cases of operators; empty if the family has none.
         options: the compiler's options.
-        launches: by kernel, for those that are launched.
+        launches: by kernel, for launched kernels.
     """
 
     family: str
@@ -40,7 +40,7 @@ class Program:
 
     @cached_property
     def name(self) -> str:
-        """The family, the class and the constants, which tell it from others."""
+        """The family, the class and the constants, which identify the program."""
         words = self.options.split()
         constants = [word for word in words if "=" in word and not word.startswith("-")]
         device = [] if self.computes_double else ["no-fp64"]
@@ -48,38 +48,38 @@ class Program:
 
     @property
     def source(self) -> str:
-        """OpenCL C, of the files as they are now."""
+        """The OpenCL C source, from the current files."""
         return families()[self.family].source(self.cases)
 
     @property
     def computes_double(self) -> bool:
-        """True if the device it is for computes in float64."""
+        """True if its device supports float64."""
         return "HAS_FP64" in self.options.split()
 
     @property
     def is_specialised(self) -> bool:
-        """True if operators or dtypes are constants of it."""
+        """True if operators or dtypes are compile-time constants."""
         return "SPEC_" in self.options
 
     @cached_property
     def digest(self) -> str:
-        """A hash that tells it from every other program, and from itself before a change."""
+        """A hash of the options and the current source."""
         return sha256(f"{self.options}\n{self.source}".encode()).hexdigest()
 
     @property
     def clang_options(self) -> list[str]:
-        """Its options as clang's driver takes them, but `-w`, which would hide that a loop was not unrolled."""
+        """Its options for clang's driver, without `-w`, which would hide that a loop was not unrolled."""
         words = (word for word in self.options.split() if word != "-w")
         return [f"-D{next(words)}" if word == "-D" else word for word in words]
 
     def is_asked_for(self, words: Sequence[str]) -> bool:
-        """Say whether words of a command line select the program.
+        """Tell whether words of a command line select the program.
 
         Args:
-            words: families, kernels, or patterns for names; none for all programs.
+            words: families, kernels, or patterns for names; empty for all programs.
 
         Returns:
-            Whether one of them names it.
+            True if one of them matches it.
         """
         if not words:
             return True

@@ -1,4 +1,4 @@
-"""Records the programs that the GPU path asks for: from the native library, on devices that are GPUs on paper."""
+"""Records the programs that the native library builds for GPUs, with a stub OpenCL driver."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from gpu_compile.tools import FOLDER
 
 HERE = Path(__file__).parent
 DRIVER = HERE / "paper_driver.cpp"
-# Files that the programs and launches follow from. Kernels are not among them: they are read when they are compiled.
+# Files that the programs and launches depend on. Kernels are not among them: their sources are read at compile time.
 ORIGINS = (
     "native_functions.yaml",
     "rust/**/*.rs",
@@ -37,10 +37,10 @@ class RecordError(Exception):
 
 
 def programs(is_sample: bool) -> list[Program]:
-    """Return the programs, recorded anew where something they follow from has changed.
+    """Return the programs; record them again if a file they depend on has changed.
 
     Args:
-        is_sample: whether to record only what the sample of CI needs.
+        is_sample: whether to record only the programs of CI's sample.
 
     Returns:
         The programs, ordered by name.
@@ -55,7 +55,7 @@ def programs(is_sample: bool) -> list[Program]:
     except (OSError, ValueError):
         known = {}
     if known.get("key") != key:
-        print("==> recording what the GPU path asks for", flush=True)
+        print("==> recording the programs built for GPUs", flush=True)
         found = record(["--sample"] if is_sample else [])
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"key": key, "programs": [asdict(program) for program in found]}))
@@ -64,7 +64,7 @@ def programs(is_sample: bool) -> list[Program]:
 
 
 def _key() -> str:
-    """Return a digest of everything that is recorded from."""
+    """Return a digest of everything that a recording depends on."""
     digest = sha256()
     for pattern in ORIGINS:
         for path in sorted(ROOT.glob(pattern)):
@@ -77,7 +77,7 @@ def _from_json(launches: dict[str, dict[str, int]], **rest: str) -> Program:
 
 
 def record(arguments: list[str]) -> list[Program]:
-    """Run `gpu_compile.calls` on the devices on paper.
+    """Run `gpu_compile.calls` on the stub devices.
 
     Args:
         arguments: its command line.
@@ -92,15 +92,15 @@ def record(arguments: list[str]) -> list[Program]:
         record_calls(["-m", "gpu_compile.calls", *arguments], Path(name))
         found = read(Path(name))
     if not found:
-        raise RecordError("no call has built a program")
+        raise RecordError("no call built a program")
     return found
 
 
 def record_calls(command: list[str], folder: Path) -> None:
-    """Run Python on the devices on paper.
+    """Run Python on the stub devices.
 
     Args:
-        command: what Python runs.
+        command: the arguments of Python.
         folder: where the driver writes: see `read`.
 
     Raises:
@@ -111,7 +111,7 @@ def record_calls(command: list[str], folder: Path) -> None:
         "OPENCL_DYLIB_PATH": str(compile_driver(folder)),
         "PAPER_FOLDER": str(folder),
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
-        # Nothing that is there already, no library but our own, and what large tensors run as well.
+        # Without cached programs and vendor libraries, and with the specialised kernels of large tensors.
         "TORCH_OPENCL_CACHE_DIR": "",
         "POCL_KERNEL_CACHE": "0",
         "TORCH_OPENCL_BLAS": "opencl",
@@ -127,13 +127,13 @@ def record_calls(command: list[str], folder: Path) -> None:
 
 
 def compile_driver(folder: Path) -> Path:
-    """Compile the driver on paper.
+    """Compile the stub driver.
 
     Args:
         folder: where to put it.
 
     Returns:
-        Its library, for OPENCL_DYLIB_PATH.
+        The library, for OPENCL_DYLIB_PATH.
     """
     library = folder / "libpaper.so"
     subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", DRIVER, "-o", library], check=True)
@@ -141,7 +141,7 @@ def compile_driver(folder: Path) -> Path:
 
 
 def read(folder: Path) -> list[Program]:
-    """Read what the driver on paper has written.
+    """Read the output of the stub driver.
 
     Args:
         folder: its PAPER_FOLDER.
@@ -150,7 +150,7 @@ def read(folder: Path) -> list[Program]:
         The programs, ordered by name.
 
     Raises:
-        UnknownProgram: a source is of no family.
+        UnknownProgram: a source belongs to no family.
     """
     found: dict[str, Program] = {}
     for path in folder.glob("*.cl"):

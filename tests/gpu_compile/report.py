@@ -1,4 +1,4 @@
-"""The table of what has been found, worst first, and the same as JSON."""
+"""The table of results, worst first, and the same as JSON."""
 
 import json
 from collections import defaultdict
@@ -28,7 +28,7 @@ def rows(found: Iterable[Use]) -> list[tuple[str, ...]]:
 
 
 def badness(found: Sequence[Use]) -> tuple[float, ...]:
-    """Return what rows are sorted by: spills, memory for each work-item, and what occupancy lacks."""
+    """Return the sort key of rows: spills, scratch memory, and missing occupancy."""
     return (
         max(use.figures.spills for use in found),
         max(use.figures.scratch for use in found),
@@ -39,7 +39,7 @@ def badness(found: Sequence[Use]) -> tuple[float, ...]:
 
 def _row(kernel: str, target: str, found: Sequence[Use]) -> tuple[str, ...]:
     worst = [max(getattr(use.figures, name) for use in found) for name in ("registers", "spills", "scratch")]
-    # The program with the smallest part of its loads as vectors.
+    # The program with the smallest fraction of vector loads.
     loads = min((use.figures.vector_loads / max(use.figures.loads, 1), use.figures.loads) for use in found)
     return (
         kernel,
@@ -54,14 +54,14 @@ def _row(kernel: str, target: str, found: Sequence[Use]) -> tuple[str, ...]:
 
 
 def text(table: Sequence[Sequence[str]]) -> str:
-    """Lay out rows for a terminal."""
+    """Format rows for a terminal."""
     widths = [max(map(len, column)) for column in zip(HEAD, *table, strict=True)]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
                      for row in (HEAD, *table))  # fmt: skip
 
 
 def markdown(table: Sequence[Sequence[str]]) -> str:
-    """Lay out rows for a page."""
+    """Format rows for a page."""
     return "\n".join(f"| {' | '.join(row)} |" for row in (HEAD, ("---",) * len(HEAD), *table))
 
 

@@ -1,10 +1,10 @@
-"""The programs that CI compiles: one of each family and class, and one for each kernel that is launched."""
+"""The programs that CI compiles: one of each family and class, and one for each launched kernel."""
 
 from collections.abc import Sequence
 
 from gpu_compile.programs import Program
 
-# Constants that make another kernel of one: GEMMs of plain matrices, and with more results an item.
+# Constants that change the kernel substantially: GEMMs of dense matrices, and with more results per item.
 FORMS = frozenset({"DENSE=1", "ITEM=8"})
 
 
@@ -12,11 +12,11 @@ def of(programs: Sequence[Program]) -> list[Program]:
     """Choose programs.
 
     Args:
-        programs: what has been recorded.
+        programs: the recorded programs.
 
     Returns:
-        Of each family's generic programs the first of float, and then others until every launched kernel is in one, in
-        each of its forms.
+        The first generic float program of each family, and then others until every launched kernel is covered in each
+        of its forms.
     """
     chosen: dict[str, Program] = {}
     covered: set[tuple[str, str, frozenset[str]]] = set()

@@ -1,4 +1,4 @@
-"""Families of programs, and the sources they are made of, as `make build` has left them."""
+"""Families of programs and their sources, as left by `make build`."""
 
 import os
 import re
@@ -8,18 +8,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DECLARED = ROOT / "rust" / "kernels" / "source.rs"
-# With their arguments packed (rust/codegen/packed.rs).
+# With packed arguments (rust/codegen/packed.rs).
 SOURCES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "kernels"
-# The lines of a source that the cases of operators, and the functions that only these call, take the place of, as in
+# Placeholder lines of a source for the cases of operators, and for the functions that only these call, as in
 # source.rs.
 CASES_LINE = "//@CASES@"
 FUNCTIONS_LINE = "//@FUNCTIONS@"
-# Programs that GPUs never ask for: Winograd convolutions, and GEMMs that are packed for a CPU's caches.
+# Programs that GPUs never build: Winograd convolutions, and GEMMs packed for a CPU's caches.
 CPU_ONLY = {"winograd", "matmul", "matmul_gelu", "matmul_fused"}
 
 
 class UnknownProgram(Exception):
-    """A program is of no family of this tree."""
+    """A program belongs to no family of this tree."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class Family:
 
     Attributes:
         name: its name.
-        template: its sources, one after the other.
+        template: its concatenated sources.
     """
 
     name: str
     template: str
 
     def cases_of(self, source: str) -> str | None:
-        """Return the cases of operators in a source, or None where it is of another family.
+        """Return the cases of operators in a source, or None if it belongs to another family.
 
-        Functions that the cases call come first, and end with CASES_LINE.
+        The functions that the cases call come first, and end with CASES_LINE.
         """
         head, line, after = self.template.partition(CASES_LINE)
         if not line:
@@ -75,19 +75,19 @@ def families() -> dict[str, Family]:
 
 
 def recognise(source: str) -> tuple[str, str]:
-    """Say which family a source is of.
+    """Find the family of a source.
 
     Args:
-        source: what a driver was given.
+        source: the source that a driver was given.
 
     Returns:
         The family's name, and the cases of operators.
 
     Raises:
-        UnknownProgram: none has these parts.
+        UnknownProgram: no family has these parts.
     """
     for family in families().values():
         cases = family.cases_of(source)
         if cases is not None:
             return family.name, cases
-    raise UnknownProgram("the native library asks for a program that is not of this tree. Run `make build`.")
+    raise UnknownProgram("the native library built a program that is not from this tree. Run `make build`.")

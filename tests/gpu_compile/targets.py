@@ -1,4 +1,4 @@
-"""The GPUs that programs are compiled for, and what their compilers say of each kernel."""
+"""The GPUs that programs are compiled for, and the compilers' reports on each kernel."""
 
 import re
 import subprocess
@@ -10,16 +10,16 @@ from tempfile import TemporaryDirectory
 from gpu_compile.programs import Program
 from gpu_compile.tools import AMD_LIBRARY, NVIDIA_LIBRARY, Tools
 
-# Seconds for a compiler: some take very long over loops that they unroll.
+# Time limit in seconds for a compiler: some take very long for loops that they unroll.
 PATIENCE = 240
 
 
 class CompileError(Exception):
-    """A program does not compile, or lacks functions."""
+    """A program does not compile, or calls undefined functions."""
 
 
 class TooSlow(CompileError):
-    """A compiler has not ended in time, which may be the machine's fault."""
+    """A compiler exceeded the time limit, possibly because the machine is busy."""
 
 
 @dataclass
@@ -27,11 +27,11 @@ class Figures:
     """Resources that a kernel needs on a target.
 
     Attributes:
-        registers: of a work-item: vector registers on AMD.
-        spills: bytes of registers that are spilled, of a work-item.
+        registers: registers of a work-item; vector registers on AMD.
+        spills: bytes of spilled registers of a work-item.
         scratch: bytes of private memory of a work-item, spills included.
         local: bytes of local memory of a group that the kernel declares.
-        waves: of a SIMD unit that can be there at once, where the compiler says so; None where the launch decides.
+        waves: resident waves per SIMD unit, if the compiler reports it; None if the launch decides.
         vector_loads: loads of 8 and 16 bytes from global memory in its code.
         loads: all loads from global memory.
     """
@@ -46,7 +46,7 @@ class Figures:
 
 
 def _run(command: Sequence[str | Path]) -> str:
-    """Run a compiler; return what it says."""
+    """Run a compiler; return its output."""
     try:
         done = subprocess.run(
             [str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -62,10 +62,10 @@ def _run(command: Sequence[str | Path]) -> str:
 def _clang(tools: Tools, program: Program, triple: str, library: str, folder: Path, *options: str) -> Path:
     source, out = folder / "program.cl", folder / "program.s"
     source.write_text(program.source)
-    # Without this a double is refused, as it is on a device that has none.
+    # Without this, double is an error, as it is on a device without fp64.
     extensions = [] if program.computes_double else ["-Xclang", "-cl-ext=-cl_khr_fp64"]
     linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(tools.libclc / library)]
-    # A loop marked to be unrolled that cannot be keeps its arrays in memory.
+    # If a loop marked for unrolling is not unrolled, its arrays stay in memory.
     strict = ["-Wno-everything", "-Werror=pass-failed", "-ferror-limit=5"]
     written = [*program.clang_options, "-S", source, "-o", out]
     _run([tools.clang, "-x", "cl", "-target", triple, *options, "-O3", *strict, *extensions, *linked, *written])
@@ -110,7 +110,7 @@ def nvidia_figures(said: str, code: str) -> Figures:
     """Read a kernel's figures.
 
     Args:
-        said: what `ptxas -v` says of it.
+        said: the output of `ptxas -v` for it.
         code: its PTX.
 
     Returns:
@@ -130,18 +130,18 @@ def nvidia_figures(said: str, code: str) -> Figures:
 
 
 def missing_in_ptx(code: str) -> list[str]:
-    """List the functions that PTX calls and nobody defines."""
+    """List the functions that PTX calls and does not define."""
     return sorted(set(re.findall(r"\.extern \.func\s+(?:\([^)]*\)\s*)?(\w+)", code)) - {"vprintf"})
 
 
 def ptxas_parts(said: str) -> dict[str, str]:
-    """Divide what `ptxas -v` says by kernel."""
+    """Split the output of `ptxas -v` by kernel."""
     parts = re.split(r"Compiling entry function '(\w+)'", said)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def ptxas_numbers(said: str) -> dict[str, int]:
-    """Read registers, bytes of shared memory, of the stack and of spills from what `ptxas -v` says of a kernel."""
+    """Read registers and bytes of shared memory, stack and spills from the output of `ptxas -v` for a kernel."""
     patterns = {
         "registers": r"Used (\d+) registers",
         "smem": r"(\d+) bytes smem",
@@ -177,7 +177,7 @@ class Amd:
 
 
 def missing_in_amdgcn(code: str) -> list[str]:
-    """List the symbols that assembly names and does not define."""
+    """List the symbols that assembly references and does not define."""
     named = set(re.findall(r"\b([A-Za-z_]\w*)@(?:got)?(?:pc)?rel32@lo", code))
     return sorted(name for name in named if not re.search(rf"^{re.escape(name)}:", code, re.MULTILINE))
 
@@ -186,7 +186,7 @@ def amdgcn_figures(code: str) -> dict[str, Figures]:
     """Read each kernel's figures from assembly.
 
     Args:
-        code: what clang wrote, with its remarks.
+        code: clang's output, with its remarks.
 
     Returns:
         The figures by kernel.

@@ -1,4 +1,4 @@
-"""The compilers, and where they are looked for."""
+"""The compilers, and where to find them."""
 
 import os
 import shutil
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from gpu_compile.sources import ROOT
 
-# Where `make gpu-compile` puts NVIDIA's assembler, beside what it writes; `make clean` removes both.
+# `make gpu-compile` installs NVIDIA's assembler here, next to its output; `make clean` removes both.
 FOLDER = ROOT / "target" / "gpu_compile"
-# The first that knows sm_90.
+# The first version that supports sm_90.
 LEAST_CLANG = 16
 # libclc's functions for NVIDIA's and AMD's GPUs.
 NVIDIA_LIBRARY, AMD_LIBRARY = LIBRARIES = ("nvptx64--nvidiacl.bc", "amdgcn--amdhsa.bc")
@@ -39,14 +39,14 @@ class Tools:
 
     @cached_property
     def version(self) -> str:
-        """The versions, in a line."""
+        """The versions, on one line."""
         clang = subprocess.run([self.clang, "--version"], capture_output=True, text=True, check=True).stdout
         ptxas = subprocess.run([self.ptxas, "--version"], capture_output=True, text=True, check=True).stdout
         return f"{clang.splitlines()[0].strip()}; ptxas {ptxas.splitlines()[-2].rpartition(' ')[2]}"
 
     @cached_property
     def library(self) -> str:
-        """A digest of libclc, whose version no tool tells."""
+        """A digest of libclc, for which no tool reports a version."""
         paths = [self.libclc / name for name in LIBRARIES]
         return sha256(b"".join(path.read_bytes() for path in paths if path.exists())).hexdigest()
 
@@ -55,25 +55,25 @@ def find() -> Tools:
     """Find the compilers.
 
     Returns:
-        The newest clang of the machine that reads its libclc, and the ptxas of the folder, of this Python or of the
-        machine.
+        The newest installed clang that reads the installed libclc, and the ptxas of the folder, of this Python or of
+        the system.
 
     Raises:
-        MissingTool: one is not there.
+        MissingTool: one is not installed.
     """
     libclc = next((path for path in map(Path, ("/usr/lib/clc", "/usr/share/clc")) if _has_targets(path)), None)
     if libclc is None:
-        raise MissingTool("there is no libclc for NVIDIA's and AMD's GPUs. Debian: apt-get install libclc-19")
+        raise MissingTool("no libclc for NVIDIA's and AMD's GPUs. Debian: apt-get install libclc-19")
     names = [f"clang-{number}" for number in range(30, LEAST_CLANG - 1, -1)]
     present = filter(None, map(shutil.which, [os.environ.get("CLANG", ""), *names, "clang"]))
     clang = next((path for path in present if _reads(path, libclc)), None)
     if clang is None:
-        raise MissingTool("there is no clang as new as libclc. Debian: apt-get install clang-19 libclc-19")
+        raise MissingTool("no clang that reads libclc. Debian: apt-get install clang-19 libclc-19")
     places = [FOLDER / "nvcc", *map(Path, sys.path)]
     found = [path for place in places for path in sorted(place.glob("nvidia/*/bin/ptxas"))]
     ptxas = found[0] if found else shutil.which("ptxas")
     if ptxas is None:
-        raise MissingTool(f"there is no ptxas: pip install --no-deps --target {FOLDER / 'nvcc'} nvidia-cuda-nvcc")
+        raise MissingTool(f"no ptxas: pip install --no-deps --target {FOLDER / 'nvcc'} nvidia-cuda-nvcc")
     return Tools(Path(clang), libclc, Path(ptxas))
 
 
@@ -82,7 +82,7 @@ def _has_targets(folder: Path) -> bool:
 
 
 def _reads(clang: str, libclc: Path) -> bool:
-    """Return True if a clang reads the libclc: a driver may bring an older clang than the libclc beside it."""
+    """Return True if clang reads the libclc: a driver may have brought a clang that is older than the libclc."""
     target = ["-x", "cl", "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-S", "-emit-llvm"]
     library = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(libclc / "amdgcn--amdhsa.bc")]
     command = [clang, *target, *library, os.devnull, "-o", os.devnull]

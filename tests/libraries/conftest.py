@@ -1,4 +1,4 @@
-"""Where `make libraries` installs the libraries; a test of one that is not there is skipped."""
+"""Uses the installation folder of `make libraries`; tests of missing libraries are skipped."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from groups import LIBRARIES
 
 # Nothing is downloaded: weights are random.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# Counted, not spoken of: what runs on the CPU is asked of each test that cares.
+# No warnings for fallbacks: tests that care check the counts.
 os.environ.setdefault("TORCH_OPENCL_FALLBACK", "silent")
 sys.path.append(LIBRARIES)
 

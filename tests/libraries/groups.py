@@ -1,4 +1,4 @@
-"""Where the libraries are, and programs that they start in several processes."""
+"""The folder of the libraries, and programs that start several processes."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# LIBRARIES names another folder where they are installed.
+# LIBRARIES names another installation folder.
 LIBRARIES = os.environ.get("LIBRARIES", str(Path(__file__).parents[2] / ".venv-libraries"))
 
 
@@ -14,10 +14,10 @@ def run_program(launch: list[str], text: str, folder: Path, *arguments: str) -> 
     """Run a program that may import the libraries, and the tests beside this file.
 
     Args:
-        launch: what Python is given before the program.
+        launch: the arguments of Python before the program.
         text: the program.
-        folder: where it is written; its first argument.
-        arguments: the others.
+        folder: where it is written; the program's first argument.
+        arguments: its other arguments.
     """
     program = folder / "program.py"
     program.write_text(text)
@@ -28,7 +28,7 @@ def run_program(launch: list[str], text: str, folder: Path, *arguments: str) -> 
         try:
             _, errors = process.communicate(timeout=300)
         finally:
-            # The processes that it has started too.
+            # Also kills the processes that it started.
             if process.returncode is None:
                 os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, errors

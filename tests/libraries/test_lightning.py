@@ -12,7 +12,7 @@ import lightning
 
 
 class Regression(lightning.LightningModule):
-    """A small network that keeps its losses."""
+    """A small network that records its losses."""
 
     def __init__(self):
         super().__init__()
@@ -52,7 +52,7 @@ def test_trainer_gives_the_losses_of_the_cpu(device, tmp_path, precision):
     torch.testing.assert_close(torch.tensor(model.losses), torch.tensor(on_cpu.losses), rtol=tolerance, atol=tolerance)
 
 
-def test_auto_chooses_the_device_only_where_that_is_enabled(device, tmp_path):
+def test_auto_chooses_the_device_only_if_enabled(device, tmp_path):
     assert trained(tmp_path, accelerator="auto")[1].seen == {"cpu"}
     torch_opencl.integrations.enable("lightning")
     assert trained(tmp_path, accelerator="auto")[1].seen == {"opencl"}
@@ -77,7 +77,7 @@ def test_fabric_sets_up_models_on_the_device(device, precision):
 
 
 @pytest.mark.parametrize("mode", ["power", "binsearch"])
-def test_the_batch_size_finder_goes_on_after_the_device_is_out_of_memory(device, tmp_path, mode):
+def test_the_batch_size_finder_continues_after_out_of_memory(device, tmp_path, mode):
     class Loaded(Regression):
         batch_size = 2
 

@@ -1,4 +1,4 @@
-"""Libraries that need a line or nothing: what they compute on the device is what they compute on the CPU."""
+"""Libraries that need one line of setup or none: results on the device equal those on the CPU."""
 
 import copy
 
@@ -91,7 +91,7 @@ def test_a_detector_of_torchvision_is_as_sure_as_on_the_cpu(device):
         theirs = model(images)[0]
         ours = model.to(device)([image.to(device) for image in images])[0]
     assert ours["boxes"].device.type == "opencl"
-    # Random weights are sure of nothing, so that a last bit decides which boxes are kept: the surest are in any case.
+    # Scores from random weights are close, so that rounding decides which boxes are kept; the highest ones always are.
     close(ours["scores"].sort().values[-3:], theirs["scores"].sort().values[-3:], 1e-2)
 
 
@@ -170,7 +170,7 @@ def test_ultralytics_predicts_on_the_device_by_its_name(device):
 
 
 @pytest.mark.parametrize("precision", [True, False, "bf16"], ids=str)
-def test_ultralytics_scales_gradients_where_it_computes_in_float16(device, tmp_path, monkeypatch, precision):
+def test_ultralytics_scales_gradients_in_float16(device, tmp_path, monkeypatch, precision):
     monkeypatch.setenv("YOLO_CONFIG_DIR", str(tmp_path))
     library("ultralytics")
     import cv2
@@ -178,7 +178,7 @@ def test_ultralytics_scales_gradients_where_it_computes_in_float16(device, tmp_p
     from ultralytics.engine import trainer
     from ultralytics.models.yolo.detect import DetectionTrainer
 
-    # It compares with a model that it would download.
+    # The check compares with a model that it would download.
     monkeypatch.setattr(trainer, "check_amp", lambda model: True)
     torch_opencl.integrations.enable("ultralytics")
     for part in ("train", "val"):
@@ -195,7 +195,7 @@ def test_ultralytics_scales_gradients_where_it_computes_in_float16(device, tmp_p
     assert run.device.type == "opencl" and run.scaler._device == "opencl"
     assert run.scaler.is_enabled() == (precision is True)
     if precision is True:
-        # As a run goes on from a checkpoint: the scaler's state is read.
+        # As when a run continues from a checkpoint: the scaler's state is read.
         state = run.scaler.state_dict() | {"scale": 128.0}
         run.scaler = torch.amp.GradScaler("cuda", enabled=False)
         run._load_checkpoint_state({"scaler": state})
@@ -207,7 +207,7 @@ def test_ultralytics_scales_gradients_where_it_computes_in_float16(device, tmp_p
         parameter = next(parameter for parameter in run.model.parameters() if parameter.grad is not None)
         before, scaled = parameter.detach().clone(), parameter.grad.clone()
         run.optimizer_step()
-        # The step has divided the gradient in place, and changed the parameter.
+        # The step divided the gradient in place, and changed the parameter.
         torch.testing.assert_close(parameter.grad * 128.0, scaled)
         assert not torch.equal(parameter, before)
 
@@ -252,12 +252,12 @@ def test_fastai_trains_on_the_device_in_the_precision_that_is_asked_for(device, 
     def losses(place):
         torch.manual_seed(0)
         rows = [(torch.randn(8), torch.randn(1)) for _ in range(32)]
-        # Where no place is given: as `Datasets.dataloaders()` chooses it.
+        # Without a place: chosen as in `Datasets.dataloaders()`.
         place = place or torch_core.default_device()
         loaders = DataLoaders(*(DataLoader(rows, bs=8, device=place) for _ in range(2)), device=place)
         run = Learner(loaders, Watched(8, 1), loss_func=MSELossFlat(), opt_func=SGD, lr=0.1)
         if precision != "float32" and place.type == "opencl":
-            # With the usual scale the first gradients overflow, and steps are left out.
+            # With the default scale the first gradients overflow, and steps are skipped.
             run = getattr(run, precision)(**({"init_scale": 256.0} if precision == "to_fp16" else {}))
         with run.no_bar(), run.no_logging():
             run.fit(2)
@@ -266,14 +266,14 @@ def test_fastai_trains_on_the_device_in_the_precision_that_is_asked_for(device, 
     assert DataLoaders(DataLoader([1.0], bs=1)).cuda().device.type == "opencl"
     ours = losses(None)
     dtype = {"float32": torch.float32, "to_fp16": torch.float16, "to_bf16": torch.bfloat16}[precision]
-    # It computes a batch of zeros first, outside of autocast.
+    # fastai computes a batch of zeros first, outside of autocast.
     assert ("opencl", dtype) in seen and {kind for kind, _ in seen} == {"opencl"}
     close(ours, losses(torch.device("cpu")), 1e-4 if precision == "float32" else 3e-2)
     assert torch_core.default_device(False).type == "cpu" and torch_core.default_device().type == "cpu"
     assert torch_core.default_device(None).type == "opencl"
 
 
-def test_what_of_torchvision_and_torchaudio_runs_on_the_cpu_is_right_and_counted(device):
+def test_fallbacks_of_torchvision_and_torchaudio_are_right_and_counted(device):
     functional = library("torchaudio.functional")
     torch.opencl.reset_fallbacks()
     logits = torch.randn(2, 5, 4, 6)
@@ -294,6 +294,6 @@ def test_what_of_torchvision_and_torchaudio_runs_on_the_cpu_is_right_and_counted
         for place in (device, "cpu")
     )
     assert torch.equal(ours.cpu(), theirs)
-    # docs/libraries.md says so: an operator that gets a kernel leaves this list and that page.
+    # docs/libraries.md lists these: remove an operator that gets a kernel from here and from that page.
     names = {"torchaudio::rnnt_loss_forward", "torchaudio::forced_align", "aten::_upsample_bilinear2d_aa"}
     assert torch.opencl.fallbacks().keys() == names

@@ -56,7 +56,7 @@ def test_trainer_uses_the_device_and_gives_the_losses_of_the_cpu(device, tmp_pat
     torch.testing.assert_close(losses(run), losses(on_cpu), rtol=tolerance, atol=tolerance)
 
 
-def test_trainer_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(device, tmp_path):
+def test_trainer_resumes_from_a_checkpoint_with_the_same_losses(device, tmp_path):
     torch_opencl.integrations.enable("transformers")
     options = {"max_steps": 4}
     whole = trainer(tmp_path / "whole", gpt(dropout=0.2), **options)
@@ -68,7 +68,7 @@ def test_trainer_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(device, tmp_
     torch.testing.assert_close(losses(again)[-2:], losses(whole)[-2:], rtol=1e-4, atol=1e-4)
 
 
-def test_pipelines_use_the_device_unless_told_otherwise(device):
+def test_pipelines_use_the_device_by_default(device):
     torch_opencl.integrations.enable("transformers")
 
     class Plain(transformers.Pipeline):

@@ -1,1 +1,1 @@
-"""Models of the libraries that people use, compared with PyTorch's CPU backend: `make models`."""
+"""Models of widely used libraries, compared with PyTorch's CPU backend: `make models`."""

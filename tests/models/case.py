@@ -15,14 +15,14 @@ class Case:
     Args:
         name: the library and the model, "timm/vit".
         build: makes the model.
-        inputs: makes its arguments by name, on the CPU; `args` is a tuple of those without a name.
-        loss: a number to differentiate, from what the model returns; by default the mean square of all floats in it.
-        generate: arguments of calls of `generate`, of which the results must be as on the CPU, or where they are
-            sampled the same twice.
-        tolerance: how far a tensor may be from the CPU's, by the greatest element.
-        evaluates: compares outputs in evaluation mode; without it they are only computed.
+        inputs: makes its arguments by name, on the CPU; `args` is a tuple of the positional ones.
+        loss: the scalar to differentiate, from the model's output; by default the mean square of all floats in it.
+        generate: arguments of calls of `generate`, whose results must equal the CPU's, or if they are sampled, be equal
+            in two runs.
+        tolerance: the greatest distance of a tensor from the CPU's, relative to the greatest element.
+        evaluates: compares outputs in evaluation mode; otherwise they are only computed.
         trains: compares gradients and optimizer steps.
-        narrow: names of inputs that the model refuses in float64.
+        narrow: names of inputs that the model does not accept in float64.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Case:
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
-    """List the tensors in what a model returns.
+    """List the tensors in a model's output.
 
     Args:
         value: tensors, and lists, mappings and dataclasses with tensors.
@@ -63,10 +63,10 @@ def tensors(value: Any) -> list[torch.Tensor]:
 
 
 def mean_square(output: Any) -> torch.Tensor:
-    """Make a number of an output.
+    """Reduce an output to a scalar.
 
     Args:
-        output: what a model returned.
+        output: the model's output.
 
     Returns:
         The mean over its tensors of their mean squares.

@@ -1,4 +1,4 @@
-"""Runs one model on both devices, and compares what comes of it."""
+"""Runs one model on both devices, and compares the results."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,9 +11,9 @@ from torch import nn
 from models.case import Case, mean_square, tensors
 from models.distance import WrongError, distance, moved, wide
 
-# How much farther from the result in float64 than the CPU's float32 may be what is beyond its tolerance.
+# An element beyond its tolerance may be this many times as far from the float64 result as the CPU's float32 is.
 CPU_FACTOR = 4
-# How many results of the CPU, with other roundings, say how far that is, beside its own.
+# How many CPU results with other roundings are used to measure that distance, besides the CPU's own.
 OTHER_ROUNDINGS = 3
 # A gradient passes more roundings than an output.
 GRADIENT_FACTOR = 10
@@ -22,7 +22,7 @@ DEVICE = "opencl"
 
 @contextmanager
 def _drawn_on_host() -> Iterator[None]:
-    """Models that draw numbers while they train, for example which boxes to sample, draw the same on both devices."""
+    """Make models that draw random values in training, such as which boxes to sample, draw the same on both devices."""
     originals = {name: getattr(torch, name) for name in ("randperm", "rand", "randn")}
 
     def on_host(draw: Callable) -> Callable:
@@ -41,19 +41,19 @@ def _drawn_on_host() -> Iterator[None]:
 
 
 def without_dropout(model: nn.Module) -> nn.Module:
-    """Make a model compute without dropout, of which both devices draw other numbers.
+    """Turn off dropout, whose random values differ between devices.
 
     Args:
         model: the model.
 
     Returns:
-        The same.
+        The same model.
     """
     for module in model.modules():
-        # torchvision's StochasticDepth is no dropout of PyTorch's.
+        # torchvision's StochasticDepth is not a PyTorch dropout module.
         if isinstance(module, nn.modules.dropout._DropoutNd) or isinstance(getattr(module, "p", None), float):
             module.p = 0.0
-        # Of stochastic depth in timm and transformers, and of functions that modules call (nn.MultiheadAttention).
+        # Stochastic depth in timm and transformers, and functions that modules call (nn.MultiheadAttention).
         for name in ("drop_prob", "drop_rate", "dropout"):
             if isinstance(getattr(module, name, None), float):
                 setattr(module, name, 0.0)
@@ -85,7 +85,7 @@ def differentiated(case: Case, model: nn.Module, inputs: dict[str, Any]) -> torc
     """Compute gradients of a model.
 
     Args:
-        case: says what loss.
+        case: defines the loss.
         model: the model.
         inputs: its inputs.
 
@@ -99,11 +99,11 @@ def differentiated(case: Case, model: nn.Module, inputs: dict[str, Any]) -> torc
 
 
 class Pair:
-    """A model and its inputs on both devices, and how far their results are apart."""
+    """A model and its inputs on both devices, and how much their results differ."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        # Not a copy: PyTorch copies no module that has a tensor in CSR layout.
+        # Not a copy: PyTorch cannot copy a module that has a tensor in CSR layout.
         self.models = {}
         for device in ("cpu", DEVICE):
             torch.manual_seed(0)
@@ -113,10 +113,10 @@ class Pair:
         self.errors: dict[str, float] = {}
 
     def both(self, run: Callable[[str], Any]) -> tuple[Any, Any]:
-        """Run the same on both devices, with the same random numbers.
+        """Run a function on both devices, with the same random values.
 
         Args:
-            run: takes the device.
+            run: the function, called with the device.
 
         Returns:
             The results of the OpenCL device and of the CPU.
@@ -139,15 +139,16 @@ class Pair:
         """Compare results.
 
         Args:
-            phase: what they are of.
+            phase: what is compared.
             ours: of the device.
             theirs: of the CPU.
-            factor: of the case's tolerance.
-            exact: computes the same of a new model and inputs in float64. Networks with random weights multiply the
-                rounding of their input: beyond the tolerance, the device may be as far from this as the CPU is.
+            factor: a factor for the case's tolerance.
+            exact: computes the results again from a new model and inputs in float64. Networks with random weights
+                amplify the rounding of their input: beyond the tolerance, the device may be as far from this result as
+                the CPU is.
 
         Raises:
-            WrongError: where they are too far apart.
+            WrongError: they differ too much.
         """
         ours, theirs = tensors(ours), tensors(theirs)
         error = distance(ours, theirs)
@@ -173,15 +174,15 @@ class Pair:
         Args:
             ours: of the device.
             theirs: of the CPU.
-            exact: computes the same of a model and its inputs.
+            exact: computes the results again from a model and its inputs.
 
         Returns:
             The errors of the device and of the CPU.
         """
         results = self._computed(exact, nn.Module.double, wide)
         cpu = distance(map(wide, theirs), results)
-        # Where a rounding decides which side of a ReLU, or which element of a maximum, is taken, one result of the CPU
-        # says little: others begin with weights that are rounded in another way.
+        # If rounding decides the side of a ReLU or the element of a maximum, one CPU result is a poor measure: the
+        # others start from weights with another rounding.
         for _ in range(OTHER_ROUNDINGS):
             cpu = max(cpu, distance(self._computed(exact, _rounded_otherwise, torch.Tensor.clone), results))
         return distance(map(wide, ours), results), cpu
@@ -192,7 +193,7 @@ class Pair:
         changed: Callable[[nn.Module], nn.Module],
         change: Callable[[torch.Tensor], torch.Tensor],
     ) -> list[torch.Tensor]:
-        """Compute results in float64 of a new model, which is changed, and of inputs, which are too."""
+        """Compute results in float64, with a changed new model and changed inputs."""
         generator = torch.get_rng_state()
         torch.manual_seed(0)
         model = without_dropout(self.case.build())
@@ -203,7 +204,7 @@ class Pair:
         with _drawn_on_host():
             results = tensors(exact(model, moved(self.inputs["cpu"], change, self.case.narrow)))
         torch.set_rng_state(generator)
-        # A loss is a float32 even then.
+        # A loss is float32 even then.
         return [wide(each.detach()) for each in results]
 
     def forward(self) -> None:
@@ -243,7 +244,8 @@ class Pair:
 
         self.check("gradients", [ours[n] for n in given], [theirs[n] for n in given], GRADIENT_FACTOR, exact)
         self.check("buffers", list(self.models[DEVICE].buffers()), list(self.models["cpu"].buffers()))
-        # Parameters then differ by the step alone: the first one of AdamW is as long where a gradient is but rounding.
+        # Parameters then differ only by the step: the first step of AdamW is as long for a gradient that is only
+        # rounding.
         for name in given:
             ours[name].copy_(theirs[name])
         self.step("SGD", lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, weight_decay=0.01))
@@ -253,15 +255,15 @@ class Pair:
         """Compare parameters after a step.
 
         Args:
-            name: the optimizer's.
-            optimizer: makes one of parameters.
+            name: the optimizer's name.
+            optimizer: makes one for parameters.
         """
         for model in self.models.values():
             optimizer(model.parameters()).step()
         self.check(name, *(list(self.models[device].parameters()) for device in (DEVICE, "cpu")))
 
     def generated(self) -> None:
-        """Compare generated tokens; of sampled ones, that the seed decides them."""
+        """Compare generated tokens; for sampled ones, check that the seed determines them."""
         for model in self.models.values():
             model.eval()
         for options in self.case.generate:

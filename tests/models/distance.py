@@ -1,4 +1,4 @@
-"""How far tensors of two devices are apart."""
+"""The difference between tensors of two devices."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 
 
 class WrongError(Exception):
-    """A result that is not the CPU's."""
+    """A result that differs from the CPU's."""
 
 
 def moved(value: Any, change: Callable[[torch.Tensor], torch.Tensor], but: Sequence[str] = ()) -> Any:
@@ -16,10 +16,10 @@ def moved(value: Any, change: Callable[[torch.Tensor], torch.Tensor], but: Seque
     Args:
         value: tensors, and lists and mappings with tensors.
         change: makes the copy of a tensor.
-        but: names in mappings that stay as they are.
+        but: names in mappings that are not copied.
 
     Returns:
-        The same with copies.
+        The value with copies.
     """
     if isinstance(value, torch.Tensor):
         return change(value)
@@ -34,10 +34,10 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
     """Convert floats to float64.
 
     Args:
-        tensor: of any dtype.
+        tensor: a tensor of any dtype.
 
     Returns:
-        The tensor itself where it has no floats.
+        The tensor itself if it has no floats.
     """
     return tensor.double() if tensor.is_floating_point() else tensor
 
@@ -46,23 +46,23 @@ def distance(ours: Iterable[torch.Tensor], theirs: Iterable[torch.Tensor]) -> fl
     """Compare tensors with those of the CPU.
 
     Args:
-        ours: of the device.
-        theirs: of the CPU.
+        ours: tensors of the device.
+        theirs: tensors of the CPU.
 
     Returns:
         The greatest difference of two elements, in units of the greatest element of that tensor, or of 1e-3 if that is
         smaller.
 
     Raises:
-        WrongError: where number, shapes or whole numbers differ.
+        WrongError: the number of tensors, shapes or integers differ.
     """
     ours, theirs = list(ours), list(theirs)
     if len(ours) != len(theirs):
-        raise WrongError(f"{len(ours)} tensors in place of {len(theirs)}")
+        raise WrongError(f"{len(ours)} tensors instead of {len(theirs)}")
     worst = 0.0
     for index, (a, b) in enumerate(zip(map(_dense, ours), map(_dense, theirs), strict=True)):
         if a.shape != b.shape or a.dtype != b.dtype:
-            raise WrongError(f"tensor {index} is {a.dtype} {list(a.shape)} in place of {b.dtype} {list(b.shape)}")
+            raise WrongError(f"tensor {index} is {a.dtype} {list(a.shape)} instead of {b.dtype} {list(b.shape)}")
         if not b.is_floating_point() and not b.is_complex():
             if not torch.equal(a, b):
                 raise WrongError(f"tensor {index}, of {b.dtype}, differs")

@@ -1,4 +1,4 @@
-"""Runs each model in a process of its own, and reports."""
+"""Runs each model in its own process, and reports."""
 
 import argparse
 import fnmatch
@@ -15,12 +15,12 @@ from typing import Any
 
 from models.timing import measure
 
-# Longer than any model takes that compiles its kernels on two cores.
+# Longer than any model that compiles its kernels on two cores.
 TIMEOUT_SECONDS = 300.0
-# A ratio below this is slower than the CPU: the ratios of two runs differ by as much.
+# A ratio below this counts as slower than the CPU: ratios of two runs differ by this much.
 SLOWER = 0.95
-# Modules that models of a library import, and that take long. diffusers itself asks for devices while it is imported:
-# no process may do so that others are forked from, as drivers do not survive that.
+# Modules that models of a library import, and that import slowly. Not diffusers itself: it queries devices on import,
+# which a process must not do before it forks, as drivers do not survive that.
 PRELOADED = {
     "torchvision": ("torchvision.models",),
     "timm": ("timm.models",),
@@ -28,7 +28,7 @@ PRELOADED = {
     "diffusers": ("transformers.modeling_utils",),
     "torch_geometric": ("torch_geometric.nn",),
 }
-# Statuses of models that are right, or cannot be tried here.
+# Statuses of models that are right, or cannot run here.
 GOOD = {"right", "missing"}
 
 
@@ -36,19 +36,19 @@ def main() -> int:
     """Run the program.
 
     Returns:
-        The exit status: 1 if a model is wrong, fails, or uses the CPU.
+        The exit status: 1 if a model is wrong, fails, or falls back to the CPU.
     """
     parser = argparse.ArgumentParser(prog="tests/models", description=__doc__)
     parser.add_argument("pattern", nargs="*", help='names of models, "timm/*"; all by default')
-    parser.add_argument("--list", action="store_true", help="name the models, and run none")
+    parser.add_argument("--list", action="store_true", help="list the models without running them")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take every Nth model only")
-    parser.add_argument("--untimed", action="store_true", help="compare, and time nothing")
+    parser.add_argument("--untimed", action="store_true", help="compare without timing")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_SECONDS, help="seconds that a model may take")
-    parser.add_argument("--results", type=Path, help="a file that gets each model's result as a line of JSON")
+    parser.add_argument("--results", type=Path, help="the output file: each model's result as a line of JSON")
     asked = parser.parse_args()
     names = chosen(asked.pattern)[:: max(1, asked.every)]
     if not names:
-        print("There is no such model; --list names them.", file=sys.stderr)
+        print("No such model; --list shows them.", file=sys.stderr)
         return 2
     if asked.list:
         print("\n".join(names))
@@ -57,10 +57,10 @@ def main() -> int:
 
 
 def chosen(patterns: list[str]) -> list[str]:
-    """Name models.
+    """Select models by name.
 
     Args:
-        patterns: of names; none for all.
+        patterns: patterns of names; empty for all.
 
     Returns:
         The names that match.
@@ -75,8 +75,8 @@ def one(name: str, results: Connection, log: str) -> None:
 
     Args:
         name: the model.
-        results: gets what is found.
-        log: a file that gets what this process writes.
+        results: receives the result.
+        log: a file for the output of this process.
     """
     written = os.open(log, os.O_WRONLY)
     os.dup2(written, 1)
@@ -88,14 +88,14 @@ def one(name: str, results: Connection, log: str) -> None:
 
 
 def all_of(names: list[str], asked: argparse.Namespace) -> int:
-    """Compare models, each in a process.
+    """Compare models, each in its own process.
 
     Args:
         names: the models.
         asked: the command line.
 
     Returns:
-        The exit status: 1 if one is not right.
+        The exit status: 1 if a model is not right.
     """
     results = []
     # Processes are forked from one that has imported the libraries, which takes longer than most models.
@@ -130,13 +130,13 @@ def _statuses(results: list[dict[str, Any]]) -> set[str]:
 
 
 def line(result: dict[str, Any]) -> str:
-    """Make the table's line of a result.
+    """Format a result as a line of the table.
 
     Args:
-        result: of a model.
+        result: the result of a model.
 
     Returns:
-        Its name, status, greatest error, speed against the CPU's, and what went wrong.
+        Its name, status, greatest error, speed relative to the CPU's, and error message.
     """
     errors = [error for error in result.get("errors", {}).values() if error is not None]
     error = f"{max(errors):.0e}" if errors else ""

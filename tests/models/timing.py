@@ -1,7 +1,7 @@
-"""Times a model on both devices, each in a process of its own, as users have them.
+"""Times a model on both devices, each in its own process, as in real use.
 
-In one process the threads of PyTorch's CPU backend, which spin for a while after each operator, would take the
-processor from an OpenCL driver that runs on it.
+In one process the threads of PyTorch's CPU backend, which spin for a while after each operator, would take cores from
+an OpenCL driver that runs on the CPU.
 """
 
 import multiprocessing
@@ -12,24 +12,25 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-# Rounds, in each of which both devices take steps for so long, one after the other.
+# Rounds; in each, the two devices take turns running steps for this long.
 ROUNDS = 7
 ROUND_SECONDS = 0.4
-# The least steps of a round, and the least before the first: kernels are built, allocators and caches filled.
+# The fewest steps of a round, and of the warm-up, in which kernels are built, and allocators and caches filled.
 LEAST_STEPS = 3
 WARM_UP_SECONDS = 1.0
 DEVICES = ("opencl", "cpu")
 
 
 def serve(name: str, device: str, requests: Connection) -> None:
-    """Take steps of a model on one device whenever that is asked for.
+    """Run steps of a model on one device on request.
 
     Args:
         name: the model.
-        device: where.
-        requests: gets `None` once the model is warm, then the median of each round's steps in seconds for a request.
+        device: the device.
+        requests: receives `None` when the model is warm, then the median step time of a round in seconds for each
+            request.
     """
-    # The comparison has shown them.
+    # The comparison has already shown them.
     warnings.simplefilter("ignore")
     step = _step(name, device)
     until = time.monotonic() + WARM_UP_SECONDS
@@ -37,7 +38,7 @@ def serve(name: str, device: str, requests: Connection) -> None:
     while warm_ups < LEAST_STEPS or time.monotonic() < until:
         step()
         warm_ups += 1
-        # Steps may ask for builds of specialised programs. Those before a build do not count.
+        # Steps may request builds of specialised programs. Steps before a build do not count.
         if _waited_for_builds(device):
             warm_ups = 0
     requests.send(None)
@@ -52,8 +53,8 @@ def serve(name: str, device: str, requests: Connection) -> None:
 
 
 def _step(name: str, device: str) -> Callable[[], None]:
-    """Return a training step without optimizer, or an inference of a model that is not trained."""
-    # Where a process is forked from must not have asked for devices.
+    """Return a training step without optimizer, or an inference step for a model that is not trained."""
+    # Imported here because the process that this one is forked from must not have queried devices.
     import torch
 
     from models.catalogue import case as find
@@ -87,15 +88,15 @@ def _waited_for_builds(device: str) -> bool:
 
 
 def measure(name: str, timeout: float) -> dict[str, Any]:
-    """Time a model on both devices in turns.
+    """Time a model on both devices alternately.
 
     Args:
         name: the model.
-        timeout: seconds that a device may take to get warm, or for a round.
+        timeout: time limit in seconds for a device to warm up, and for a round.
 
     Returns:
-        The medians of the rounds, and how many times as fast as the CPU the device is; a status and a message where a
-        process ends or takes too long.
+        The medians of the rounds, and how many times as fast as the CPU the device is; a status and a message if a
+        process ends or exceeds the time limit.
     """
     context = multiprocessing.get_context("forkserver")
     connections, processes = [], []
@@ -116,10 +117,10 @@ def measure(name: str, timeout: float) -> dict[str, Any]:
                 seconds.append(_received(connection, timeout))
             rounds.append(seconds)
     except TimeoutError:
-        return {"status": "timeout", "message": f"a process that was timed took more than {timeout:g} s"}
+        return {"status": "timeout", "message": f"a timed process took more than {timeout:g} s"}
     except (EOFError, OSError):
         codes = [process.exitcode for process in processes]
-        return {"status": "crash", "message": f"a process that was timed ended; exit statuses {codes}"}
+        return {"status": "crash", "message": f"a timed process ended; exit statuses {codes}"}
     finally:
         for process in processes:
             process.kill()

@@ -1,4 +1,4 @@
-"""Jobs for several watched processes, with a progress bar, and a file of what they gave, to which later runs add."""
+"""Jobs for several watched processes, with a progress bar, and a file of results to which later runs append."""
 
 import json
 import sys
@@ -18,16 +18,16 @@ from watched import Watched
 
 @dataclass
 class Crew:
-    """Threads with a worker each.
+    """Threads, each with a worker.
 
     Attributes:
         start: starts a worker.
-        serve: has a worker do a job; returns true where the worker has ended and a part of the job is left.
-        done: called with each job that is done, by one thread at a time; returns a line to print, or nothing.
-        size: how many workers.
-        seconds: no job is begun after this time.
-        unit: of the progress bar.
-        jobs_of_a_worker: after how many it is replaced: the programs that it has compiled stay in memory.
+        serve: makes a worker do a job; returns true if the worker has ended and a part of the job is left.
+        done: called with each finished job, by one thread at a time; returns a line to print, or nothing.
+        size: the number of workers.
+        seconds: no job is started after this time.
+        unit: the unit of the progress bar.
+        jobs_of_a_worker: a worker is replaced after this many jobs, because its compiled programs stay in memory.
     """
 
     start: Callable[[], Watched]
@@ -39,10 +39,10 @@ class Crew:
     jobs_of_a_worker: int = 300
 
     def work(self, jobs: list[Any]) -> None:
-        """Do jobs, until there is no time left.
+        """Do jobs until time is up.
 
         Args:
-            jobs: for `serve`.
+            jobs: arguments of `serve`.
         """
         queue, lock, stop = deque(jobs), threading.Lock(), threading.Event()
         timer = threading.Timer(min(self.seconds, threading.TIMEOUT_MAX), stop.set)
@@ -69,7 +69,7 @@ class Crew:
         timer.cancel()
 
     def _attend(self, queue: deque[Any], stop: threading.Event, done: Callable[[Any], None]) -> None:
-        """Have jobs done by a worker, and by another one where it ends."""
+        """Have a worker do jobs, and replace it if it ends."""
         worker, served = None, 0
         while queue and not stop.is_set():
             try:
@@ -91,14 +91,14 @@ class Crew:
 
 
 class Journal:
-    """A file of JSON lines, to which runs add; the first one names the build that the others are about."""
+    """A file of JSON lines to which runs append; the first line names the build that the others are about."""
 
     def __init__(self, path: Path, keeps: bool) -> None:
-        """Read what there is.
+        """Read the existing lines.
 
         Args:
-            path: the file; it need not exist. A last line that is cut off is left out.
-            keeps: whether lines about another build stay; else they are put aside.
+            path: the file; it need not exist. A truncated last line is ignored.
+            keeps: whether lines about another build are kept; otherwise that file is renamed.
         """
         self.path = path
         self.entries: list[dict[str, Any]] = []
@@ -110,7 +110,7 @@ class Journal:
         header = self.entries.pop(0) if self.entries else None
         if header is not None and header != build() and not keeps:
             aside = path.with_suffix(".old.jsonl")
-            print(f"{path} is about another build: it is {aside.name} now")
+            print(f"{path} is about another build: renamed to {aside.name}")
             path.rename(aside)
             header, self.entries = None, []
         if header is None:
@@ -128,7 +128,7 @@ class Journal:
 
 
 def build() -> dict[str, str]:
-    """Tell one build from another.
+    """Identify a build.
 
     Returns:
         A hash of the native library, and the release of torch.

@@ -1,4 +1,4 @@
-"""Compiles functions, and counts what has become part of the kernels of matmuls and convolutions."""
+"""Compiles functions, and counts the operators that were fused into the kernels of matmuls and convolutions."""
 
 import re
 
@@ -10,19 +10,19 @@ _LAUNCH = "_opencl_launch("
 
 
 def close(actual, expected, **limits):
-    """Compare results, of float32 unless limits are given."""
+    """Compare results; the default tolerances are for float32."""
     torch.testing.assert_close(actual, expected, **(limits or {"rtol": 1e-4, "atol": 1e-4}))
 
 
 def compiled(function, *args, fused=1, launches=0, **options):
-    """Return a compiled function's result, once its wrappers have been found to fuse as they should.
+    """Return a compiled function's result, after checking what its wrappers fused.
 
     Args:
-        function: to compile.
+        function: the function to compile.
         args: its arguments.
-        fused: how many matmuls and convolutions are computed with what follows them.
-        launches: how many kernels are generated besides; None for any number.
-        options: those of torch.compile.
+        fused: the number of matmuls and convolutions that are fused with the operators after them.
+        launches: the number of other generated kernels; None for any number.
+        options: options of torch.compile.
 
     Returns:
         The result.

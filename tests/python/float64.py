@@ -1,4 +1,4 @@
-"""Tests that need a device that computes in float64, as not every one does (`make test DRIVER=rusticl`)."""
+"""Tests that need a device with float64, which some devices lack (`make test DRIVER=rusticl`)."""
 
 from collections.abc import Iterable
 
@@ -8,22 +8,22 @@ DOUBLES = frozenset({torch.float64, torch.complex128})
 
 
 def has_fp64() -> bool:
-    """Say whether the device computes in float64.
+    """Tell whether the device supports float64.
 
     Returns:
-        False also where there is no device.
+        False also if there is no device.
     """
     return torch.opencl.is_available() and torch.opencl.get_device_properties().fp64
 
 
 def computed(dtypes: Iterable[torch.dtype]) -> list[torch.dtype]:
-    """Leave out what the device does not compute in: for tests that go through dtypes themselves.
+    """Filter out dtypes that the device does not support, for tests that loop over dtypes.
 
     Args:
         dtypes: any dtypes.
 
     Returns:
-        Those of them in which the device computes, in their order.
+        The supported ones, in their order.
     """
     refused = frozenset() if has_fp64() else DOUBLES
     return [dtype for dtype in dtypes if dtype not in refused]

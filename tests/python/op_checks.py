@@ -1,4 +1,4 @@
-"""Calls of an OpInfo's operator in all its forms, each computed on any device, to compare devices with the CPU."""
+"""Calls of an OpInfo's operator in all variants, each computable on any device, to compare devices with the CPU."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 CPU = torch.device("cpu")
-# In place these uncover memory that nothing has been written to.
+# Their in-place results include uninitialised memory.
 UNINITIALISED = {"resize_", "resize_as_"}
-# Of the samples, those that are called with out=, differentiated twice, and in other costly ways.
+# The number of samples to call with out=, and to differentiate twice or call in other costly ways.
 OUT_SAMPLES = 4
 FEW_SAMPLES = 2
 
@@ -25,7 +25,7 @@ class Case:
 
     Attributes:
         sample: its arguments, on the CPU.
-        compute: the results of a sample on a device.
+        compute: computes the results of a sample on a device.
     """
 
     sample: SampleInput
@@ -33,7 +33,7 @@ class Case:
 
 
 def assert_right(case: Case, info: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
-    """Compare a call on a device with the same on the CPU; no operator of the table may fall back.
+    """Compare a call on a device with the CPU; no operator of the table may fall back.
 
     Args:
         case: the call.
@@ -71,14 +71,14 @@ def _forward(function: Callable, sample: SampleInput, device: torch.device) -> A
 
 
 def out(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
-    """Call the function with out=: a tensor that fits, one with gaps between its elements, and one that has to grow.
+    """Call the function with out=: a tensor of the right size, one with gaps between elements, and one to resize.
 
     Args:
         info: the op.
         dtype: its inputs' dtype.
 
     Yields:
-        Three calls for each of the first samples that the CPU takes in this form.
+        Three calls for each of the first samples that the CPU accepts with out=.
     """
     for sample in samples(info, dtype)[:OUT_SAMPLES]:
         for make in (torch.empty_like, strided_like, lambda tensor: tensor.new_empty(0)):
@@ -87,7 +87,7 @@ def out(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
 
 
 def _takes_out(function: Callable, make: Callable, sample: SampleInput) -> bool:
-    """Return true if the CPU has this form, and does not ignore strides or sizes of what it is given."""
+    """Return true if the CPU supports out= here, and respects strides and sizes of the given tensor."""
     torch.manual_seed(0)
     expected = call(function, sample)
     given = tree_map_only(torch.Tensor, make, expected)
@@ -101,10 +101,10 @@ def _takes_out(function: Callable, make: Callable, sample: SampleInput) -> bool:
 
 
 def unprocessed(sample: SampleInput) -> SampleInput:
-    """Ask for all results of a call, as they are.
+    """Drop the post-processing of results.
 
     Args:
-        sample: the arguments, and what tests make of the results.
+        sample: the arguments, and the post-processing by tests.
 
     Returns:
         The arguments alone.
@@ -113,7 +113,7 @@ def unprocessed(sample: SampleInput) -> SampleInput:
 
 
 def strided_like(tensor: torch.Tensor) -> torch.Tensor:
-    """Make an uninitialised tensor of the same shape in which no two elements are neighbours.
+    """Make an uninitialised tensor of the same shape in which no two elements are adjacent in memory.
 
     Args:
         tensor: has the shape, the dtype and the device.
@@ -136,14 +136,14 @@ def _into(function: Callable, make: Callable, sample: SampleInput, device: torch
 
 
 def inplace(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
-    """Call the method that changes its tensor.
+    """Call the in-place method.
 
     Args:
         info: the op.
         dtype: its inputs' dtype.
 
     Yields:
-        A call for each sample that can be written to: its shape may broadcast, its dtype be promoted.
+        A call for each sample whose input can hold the result: the other inputs may broadcast, or promote to its dtype.
     """
     for sample in samples(info, dtype):
         try:
@@ -154,7 +154,7 @@ def inplace(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
 
 
 def has_inplace(info: OpInfo) -> bool:
-    """Return true if there is such a method, with a result that is determined.
+    """Return true if there is an in-place method with a deterministic result.
 
     Args:
         info: the op.
@@ -203,7 +203,7 @@ def spread(every: list[SampleInput]) -> list[SampleInput]:
         every: all of them.
 
     Returns:
-        FEW_SAMPLES at most, the first among them.
+        At most FEW_SAMPLES, the first among them.
     """
     return every[:: max(1, -(-len(every) // FEW_SAMPLES))]
 
@@ -217,10 +217,10 @@ def gradients(
         function: the op.
         sample: its arguments, on the CPU.
         device: where to call it.
-        twice: differentiates a weighted sum of the gradients in turn.
+        twice: also differentiates a weighted sum of the gradients.
 
     Returns:
-        The gradients; none where there is nothing to differentiate.
+        The gradients; empty if there is nothing to differentiate.
     """
     arguments = mirror_all((sample.input, sample.args, sample.kwargs), device)
     first, args, kwargs = arguments
@@ -237,9 +237,9 @@ def differentiate(
 
     Args:
         results: the tensors to sum.
-        inputs: by what to differentiate.
-        seed: of the weights.
-        create_graph: makes gradients that can be differentiated.
+        inputs: the tensors to differentiate by.
+        seed: the seed of the weights.
+        create_graph: makes gradients differentiable.
 
     Returns:
         The gradients.
@@ -252,14 +252,14 @@ def differentiate(
 
 
 def like(tensor: torch.Tensor, seed: int) -> torch.Tensor:
-    """Make random numbers that are the same on all devices, and, being of single precision, in wider dtypes.
+    """Make random values that are equal on all devices, and, being float32 values, in wider dtypes.
 
     Args:
         tensor: has the shape, the dtype and the device.
-        seed: which numbers.
+        seed: the seed of the values.
 
     Returns:
-        The numbers.
+        The values.
     """
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(tensor.shape, generator=generator).to(tensor.device, tensor.dtype)
@@ -294,14 +294,14 @@ def _tangents(function: Callable, sample: SampleInput, device: torch.device) -> 
 
 
 def vmap(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
-    """Call the function by torch.vmap.
+    """Call the function through torch.vmap.
 
     Args:
         info: the op.
         dtype: its inputs' dtype.
 
     Yields:
-        A call for each of a few samples, all of whose tensors have become batches of two.
+        A call for each of a few samples, with all tensors as batches of two.
     """
     for sample in spread(samples(info, dtype)):
         yield Case(sample, partial(_batched, info.op))

@@ -1,4 +1,4 @@
-"""Seldom used forms of an OpInfo's operator, as cases like those of op_checks.py: batched gradients, shared out=."""
+"""Rare variants of an OpInfo's operator, as cases like those of op_checks.py: batched gradients, overlapping out=."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,9 +10,9 @@ from op_samples import call, mirror_all, samples
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-# Who computes the operator, and who its gradient, where the device is the CPU.
+# Implementations of the operator and of its gradient on CPU devices.
 PAIRS = (("host", "kernels"), ("kernels", "host"))
-# With an out= whose elements share memory ATen's functions for the CPU write past its end.
+# With an out= whose elements share memory, ATen's CPU functions write past its end.
 CORRUPTS = {"nn.functional.avg_pool3d", "narrow_copy"}
 # Arguments that name dimensions.
 DIMS = {"dim", "dims", "dim0", "dim1", "dim2", "dimension", "axis", "axes", "axis0", "axis1", "start_dim", "end_dim",
@@ -20,7 +20,7 @@ DIMS = {"dim", "dims", "dim0", "dim1", "dim2", "dimension", "axis", "axes", "axi
 
 
 def pairs(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
-    """Differentiate where the host computes the operator and kernels its gradient, and the other way round.
+    """Differentiate with the operator on the host and its gradient by kernels, and the reverse.
 
     Args:
         info: the op.
@@ -50,7 +50,7 @@ def _gradients_of_pair(
 
 
 def _switch(mode: str) -> None:
-    # The host computes only while nothing is pending.
+    # The host computes only if no work is pending.
     torch.opencl.synchronize()
     torch.backends.opencl.small_calls(mode)
 
@@ -60,7 +60,7 @@ def _leaves(arguments: Any) -> list[torch.Tensor]:
 
 
 def batches_of_gradients(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
-    """Differentiate by two gradients of the results at once, as vectorized Jacobians do.
+    """Differentiate by a batch of two gradients of the results, as vectorized Jacobians do.
 
     Args:
         info: the op.
@@ -93,7 +93,7 @@ def vmap_of_gradients(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
         dtype: its inputs' dtype.
 
     Yields:
-        A call for each of a few samples, whose tensors to differentiate by have become batches of two.
+        A call for each of a few samples, with the tensors to differentiate by as batches of two.
     """
     for sample in spread(samples(info, dtype, requires_grad=True)):
         yield Case(sample, partial(_mapped_gradients, info.op))
@@ -122,14 +122,14 @@ def _mapped_gradients(function: Callable, sample: SampleInput, device: torch.dev
 
 
 def overlapping_out(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
-    """Call the function with an out= that shares memory: with the input in part, or between its own elements.
+    """Call the function with an out= that shares memory: partly with the input, or between its own elements.
 
     Args:
         info: the op.
         dtype: its inputs' dtype.
 
     Yields:
-        A call for each of the first samples and ways in which the CPU refuses that; its result is the exception's name.
+        A call for each of the first samples and overlaps that the CPU refuses; the result is the exception's name.
     """
     if info.full_name in CORRUPTS:
         return
@@ -144,7 +144,7 @@ def overlapping_out(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
 
 
 def _of_one_element(sample: SampleInput, result: torch.Tensor, device: torch.device) -> SampleInput:
-    """Give a sample an out= all of whose elements are one."""
+    """Give a sample an out= whose elements all share one memory location."""
     first, args, kwargs = mirror_all((sample.input, sample.args, sample.kwargs), device)
     out = torch.zeros(1, dtype=result.dtype, device=device).expand(result.shape)
     return SampleInput(first, args=args, kwargs=kwargs | {"out": out})
@@ -173,14 +173,14 @@ def _outcome(
 
 
 def negative_dims(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
-    """Differentiate calls whose dimensions are counted from the last one.
+    """Differentiate calls with negative dimensions.
 
     Args:
         info: the op.
         dtype: its inputs' dtype.
 
     Yields:
-        A call for each of the first samples that name a dimension.
+        A call for each of the first samples that pass a dimension.
     """
     places = _places_of_dims(info)
     found = 0
@@ -200,9 +200,9 @@ def negative_dims(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
 
 
 def _places_of_dims(info: OpInfo) -> set[int]:
-    """Find positional arguments that name dimensions, by ATen's schemas of an operator's name; self does not count."""
+    """Find positional arguments that are dimensions, in ATen's schemas of the operator; self is not counted."""
     packet = getattr(torch.ops.aten, (info.aten_name or info.name).rpartition(".")[2], None)
-    # `dims` of tile says how often to repeat.
+    # `dims` of tile are repeat counts.
     if packet is None or info.name == "tile":
         return set()
     schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]

@@ -13,14 +13,14 @@ from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
-# The whole suite has to run in minutes on two cores, so of each OpInfo's samples for a dtype (from 1 to several
-# hundred) the tests take at most this many, evenly spread over the first MOST_SAMPLES: OpInfos group theirs by kind.
+# The whole suite has to run in minutes on two cores. So the tests take at most this many of each OpInfo's samples for a
+# dtype (1 to several hundred), evenly spread over the first MOST_SAMPLES: OpInfos group their samples by kind.
 SAMPLES = 8
 MOST_SAMPLES = 64
-# Of those samples, this many also with non-contiguous tensors.
+# This many of those samples are also tested with non-contiguous tensors.
 NONCONTIGUOUS = 3
 
-# torch.testing's own defaults.
+# The defaults of torch.testing.
 DEFAULT_TOLERANCES = {
     torch.float16: (1e-3, 1e-5),
     torch.bfloat16: (1.6e-2, 1e-5),
@@ -30,7 +30,7 @@ DEFAULT_TOLERANCES = {
     torch.complex128: (1e-7, 1e-7),
 }
 
-# Where rounding to a dtype leaves a doubt, the dtype that settles it.
+# The dtype that decides when two results differ by the rounding of a dtype.
 WIDER = {
     torch.float16: torch.float32,
     torch.bfloat16: torch.float32,
@@ -38,16 +38,16 @@ WIDER = {
     torch.complex64: torch.complex128,
 }
 
-# How many times as far off as the CPU's results those of the device may be. The CPU's libraries have 16 and more sums
-# of a part of the terms each, where a kernel may have one of all, whose error is four times as large.
+# The device's errors may be this many times the CPU's. The CPU's libraries split a sum into 16 or more partial sums,
+# whereas a kernel may use a single one, whose error is four times as large.
 MOST_ERRORS = 4
 
-# Dtypes that replace others where the device does not compute in float64.
+# Replacements of dtypes on devices without float64.
 SINGLE = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
-# Ops that compute in float64 where a device has it, as float32 loses digits: relative and absolute tolerance elsewhere.
+# Ops that compute in float64 if a device has it, as float32 loses digits: relative and absolute tolerance elsewhere.
 LESS_WITHOUT_FP64 = {"pow": (1e-5, 1e-5), "__rpow__": (1e-5, 1e-5)}
-# Ops that make float64 of other dtypes, by the argument that asks for it.
+# Ops that convert other dtypes to float64, by the argument that causes it.
 MAKES_DOUBLE = {"bincount": "weights"}
 
 # Ops whose results or gradients are small differences of large sums: relative and absolute tolerance.
@@ -55,7 +55,7 @@ CANCELLING = {
     "grid_sampler_2d": (1e-5, 1e-4),
     "grid_sampler_3d": (1e-5, 1e-4),
 }
-# The same, but not in float64 and complex128.
+# As CANCELLING, but not in float64 and complex128.
 CANCELLING_IN_SINGLE = {
     **{
         f"fft.{kind}{dims}": (1e-5, 1e-4)
@@ -64,22 +64,22 @@ CANCELLING_IN_SINGLE = {
     },
     "stft": (1e-5, 1e-4),
     "istft": (1e-5, 1e-4),
-    # Of logarithms of some hundreds, by the CPU too.
+    # The logarithms are some hundreds, and the CPU has the same error.
     "nn.functional.ctc_loss": (1e-4, 1e-4),
     "linalg.householder_product": (1e-4, 1e-4),
-    # Elements near 1 beside some of 93014, where the CPU's own error is 0.05.
+    # Elements near 1 in matrices with elements of 93014, for which the CPU's own error is 0.05.
     "matrix_exp": (1e-5, 2e-3),
-    # Its gradient is the exponential of a difference of squares, by the CPU too.
+    # The gradient is the exponential of a difference of squares, on the CPU too.
     "special.log_ndtr": (1e-5, 1e-4),
 }
 
-# Ops of which PyTorch's own float64 is as far off: Bessel functions from 5 on, and Airy's at -2.09.
+# Ops for which PyTorch's own float64 results have such errors: Bessel functions from 5 on, and Airy's at -2.09.
 INEXACT_ON_CPU = {
     **{f"special.bessel_{name}": (0.0, 1e-6) for name in ("j0", "j1", "y0", "y1")},
     "special.airy_ai": (0.0, 4e-6),
 }
 
-# Ops that return statistics of 16-bit tensors in float32 on every device but the CPU.
+# Ops that return statistics of 16-bit tensors in float32 on every device except the CPU.
 FLOAT32_STATISTICS = {
     "native_layer_norm",
     "native_group_norm",
@@ -90,43 +90,43 @@ FLOAT32_STATISTICS = {
 
 
 def samples(info: OpInfo, dtype: torch.dtype, requires_grad: bool = False) -> list[SampleInput]:
-    """Make the inputs of an op's tests, on the CPU.
+    """Make the inputs for an op's tests, on the CPU.
 
     Args:
         info: the op.
         dtype: its inputs' dtype.
-        requires_grad: whether to ask for gradients of what has some.
+        requires_grad: whether differentiable inputs require gradients.
 
     Returns:
-        Samples with contiguous and other tensors, the same in every run.
+        Samples with contiguous and non-contiguous tensors, equal in every run.
     """
     torch.manual_seed(0)
     every = list(islice(info.sample_inputs("cpu", dtype, requires_grad), MOST_SAMPLES))
     if not has_fp64():
         every = [in_single(sample) for sample in every if sample.kwargs.get(MAKES_DOUBLE.get(info.name)) is None]
-    # Where PyTorch has another accelerator too, those of `to` ask for it.
+    # If PyTorch has another accelerator, some samples of `to` use it.
     every = [sample for sample in every if not any(map(is_elsewhere, (*sample.args, *sample.kwargs.values())))]
     count = min(SAMPLES, len(every))
     if info.name in ("polygamma", "special.polygamma") and dtype in (torch.int8, torch.int16):
-        # Among these are poles, 0 and the negative integers, where the CPU has what rounding leaves of a pole.
+        # The samples include poles, 0 and the negative integers, where the CPU's result is rounding error at a pole.
         every = [SampleInput(each.input.abs() + 1, args=each.args, kwargs=each.kwargs) for each in every]
     chosen = [every[round(i * (len(every) - 1) / max(count - 1, 1))] for i in range(count)]
     return chosen + [sample for sample in map(SampleInput.noncontiguous, chosen[:NONCONTIGUOUS]) if works(info, sample)]
 
 
 def is_elsewhere(argument: Any) -> bool:
-    """Return true if an argument is a device of one of PyTorch's own backends for accelerators, or its name."""
+    """Return true if an argument is one of PyTorch's own accelerator devices, or its name."""
     return isinstance(argument, str | torch.device) and str(argument).partition(":")[0] in ("cuda", "xpu", "mps")
 
 
 def in_single(sample: SampleInput) -> SampleInput:
-    """Replace float64 and complex128, of tensors and as arguments, for devices that do not compute in them.
+    """Replace float64 and complex128, in tensors and arguments, for devices that do not support them.
 
     Args:
-        sample: arguments of an op.
+        sample: the arguments of an op.
 
     Returns:
-        The same in float32 and complex64.
+        The sample in float32 and complex64.
     """
 
     def narrow(value: Any) -> Any:
@@ -139,7 +139,7 @@ def in_single(sample: SampleInput) -> SampleInput:
 
 
 def works(info: OpInfo, sample: SampleInput) -> bool:
-    """Return true if the CPU takes a sample: some ops refuse strides, as view_as_complex does.
+    """Return true if the CPU accepts a sample: some ops refuse strides, as view_as_complex does.
 
     Args:
         info: the op.
@@ -156,14 +156,15 @@ def works(info: OpInfo, sample: SampleInput) -> bool:
 
 
 def mirror(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copy a tensor with the layout that it has: strides, offset and repeated elements.
+    """Copy a tensor with its layout: strides, offset and repeated elements.
 
     Args:
-        tensor: a tensor of the CPU.
-        device: where to.
+        tensor: a CPU tensor.
+        device: the device of the copy.
 
     Returns:
-        A tensor of the same values at the same places of a storage as large; of a sparse one just a copy.
+        A tensor with the same values at the same offsets of a storage of the same size; a plain copy of a sparse
+        tensor.
     """
     if tensor.layout != torch.strided:
         return tensor.detach().to(device, copy=True).requires_grad_(tensor.requires_grad)
@@ -175,29 +176,29 @@ def mirror(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def mirror_all(value: Any, device: torch.device) -> Any:
-    """Copy all tensors of a nest of lists, tuples and dicts as `mirror` does.
+    """Copy all tensors in nested lists, tuples and dicts with `mirror`.
 
     Args:
-        value: arguments of an op.
-        device: where to; arguments that name the CPU name it instead.
+        value: the arguments of an op.
+        device: the device of the copies; it also replaces arguments that are the CPU device.
 
     Returns:
-        The same nest with the copies.
+        The same structure with the copies.
     """
     copied = tree_map_only(torch.Tensor, lambda tensor: mirror(tensor, device), value)
     return tree_map_only((torch.device, str), lambda name: device if str(name) == "cpu" else name, copied)
 
 
 def tolerance(info: OpInfo, dtype: torch.dtype) -> dict[str, Any]:
-    """Say how closely a device must agree with the CPU.
+    """Choose how closely the device must agree with the CPU.
 
     Args:
         info: the op.
         dtype: its inputs' dtype.
 
     Returns:
-        Arguments of `assert_same`: the defaults of torch.testing, or the tolerances with which PyTorch compares
-        its own devices with the CPU where they are wider.
+        Arguments of `assert_same`: the defaults of torch.testing, or PyTorch's own tolerances for comparing its devices
+        with the CPU if they are wider.
     """
     rtol, atol = DEFAULT_TOLERANCES.get(dtype, (0.0, 0.0))
     for test in ("test_compare_cpu", "test_noncontiguous_samples", "test_variant_consistency_eager", "test_out"):
@@ -218,9 +219,9 @@ def assert_same(actual: Any, expected: Any, rtol: float = 0, atol: float = 0, ch
     """Compare results of the device with those of the CPU: structure, dtypes, shapes and values.
 
     Args:
-        actual: what the device computed.
-        expected: what the CPU computed.
-        rtol: relative tolerance, and for floating results that of their dtype at least.
+        actual: the device's result.
+        expected: the CPU's result.
+        rtol: relative tolerance; for floating-point results at least the default of their dtype.
         atol: absolute tolerance, likewise.
         check_dtype: whether dtypes must be the same.
     """
@@ -240,15 +241,15 @@ def assert_same(actual: Any, expected: Any, rtol: float = 0, atol: float = 0, ch
 
 
 def assert_near_exact(actual: Any, rounded: Any, exact: Any) -> None:
-    """Compare results of the device with those of the CPU, and where these differ with those of a wider dtype.
+    """Compare results of the device with the CPU's, and if they differ, with the CPU's results in a wider dtype.
 
-    From the latter the device may be a few times as far off as the CPU: sums of many numbers depend on their order, and
-    differ by more than torch.testing's defaults where they cancel.
+    From the latter the device may be a few times as far off as the CPU: sums of many values depend on their order, and
+    differ by more than torch.testing's defaults if they cancel.
 
     Args:
-        actual: what the device computed.
-        rounded: what the CPU computed in the same dtype.
-        exact: what the CPU computed in a wider dtype.
+        actual: the device's result.
+        rounded: the CPU's result in the same dtype.
+        exact: the CPU's result in a wider dtype.
     """
     leaves = [tree_flatten(nest)[0] for nest in (actual, rounded, exact)]
     for mine, theirs, wanted in zip(*leaves, strict=True):
@@ -256,19 +257,19 @@ def assert_near_exact(actual: Any, rounded: Any, exact: Any) -> None:
             assert_same(mine, theirs)
         except AssertionError:
             rtol, atol = DEFAULT_TOLERANCES[theirs.dtype]
-            # Beside that of the last rounding, to the dtype.
+            # The CPU's error before the last rounding to the dtype.
             errors = (theirs.to(wanted.dtype) - wanted).abs() - torch.finfo(theirs.dtype).eps / 2 * wanted.abs()
-            assert errors.isfinite().all(), "the CPU's own result is not finite where the exact one is"
+            assert errors.isfinite().all(), "the CPU's own result is not finite although the exact one is"
             atol = max(atol, MOST_ERRORS * errors.max().item())
             assert_close(mine.cpu().to(wanted.dtype), wanted, rtol=rtol, atol=atol)
 
 
-# Ops that tell where elements stood in the order, and the position of their argument `dim`.
+# Ops that return indices of sorted elements, and the position of their argument `dim`.
 TIES = {"sort": 0, "argsort": 0, "topk": 1, "kthvalue": 1, "median": 0, "nanmedian": 0, "mode": 0}
 
 
 class NoFallback:
-    """A context in which no op of the table may run on the CPU."""
+    """A context in which no op of the table may fall back to the CPU."""
 
     def __enter__(self) -> None:
         torch.opencl.reset_fallbacks()
@@ -276,7 +277,7 @@ class NoFallback:
     def __exit__(self, kind: type | None, *exception: object) -> None:
         if kind is None:
             fallen = [op for op in torch.opencl.fallbacks() if base_name(op) in ROW_BASES]
-            assert not fallen, f"on the CPU in spite of their rows: {fallen}"
+            assert not fallen, f"fell back to the CPU despite having a row: {fallen}"
 
 
 def call(function: Callable, sample: SampleInput, device: torch.device | None = None, **more: Any) -> Any:
@@ -295,25 +296,25 @@ def call(function: Callable, sample: SampleInput, device: torch.device | None = 
     if device is not None:
         arguments = mirror_all(arguments, device)
     first, args, kwargs = arguments
-    # Where an op makes a tensor from nothing.
+    # Ops that create tensors use this default device.
     with device or torch.device("cpu"):
         result = function(first, *args, **kwargs, **more)
     return sample.output_process_fn_grad(result)
 
 
 def settled(function: Callable, result: Any, sample: SampleInput) -> Any:
-    """Replace places among sorted elements by what stands there, as among equal elements any place will do.
+    """Replace indices of sorted elements by the elements, because among equal elements any index is valid.
 
-    Eigenvectors, of which each may change its sign, become their absolute values.
+    Eigenvectors become their absolute values, because their signs are arbitrary.
 
     Args:
         function: the op.
-        result: what it returned.
+        result: its result.
         sample: its arguments, on the CPU.
 
     Returns:
-        The values and the elements at the places, for the ops of TIES, and the places where sorting is stable; the
-        result itself of others.
+        The values and the indexed elements for the ops of TIES, and the indices if sorting is stable; for other ops the
+        result itself.
     """
     name = getattr(function, "__name__", "")
     if name == "linalg_eigh":
@@ -332,17 +333,17 @@ def settled(function: Callable, result: Any, sample: SampleInput) -> Any:
 def assert_as_cpu(
     actual: Any, compute: Callable[[SampleInput], Any], sample: SampleInput, dtype: torch.dtype, **tolerances: Any
 ) -> None:
-    """Compare what the device made of a sample with what the CPU makes of it, or of the same numbers in a wider dtype.
+    """Compare the device's result for a sample with the CPU's, or with the CPU's in a wider dtype.
 
-    The CPU's own result is only rounded, too: in 16 bits after each step of some ops and at the end of others, and
-    not always the same in its scalar and vector loops. So where the two differ, the wider dtype has the last word.
+    The CPU's own result is also rounded: in 16 bits after each step of some ops and at the end of others, and not
+    always equally in its scalar and vector loops. So if the two differ, the wider dtype decides.
 
     Args:
         actual: the device's result.
-        compute: makes the CPU's.
+        compute: computes the CPU's result.
         sample: the arguments.
-        dtype: that of the sample.
-        tolerances: for `assert_same`.
+        dtype: the dtype of the sample.
+        tolerances: arguments of `assert_same`.
     """
     expected = compute(sample)
     try:
@@ -359,14 +360,14 @@ def assert_as_cpu(
 
 
 def widened(sample: SampleInput, dtype: torch.dtype) -> SampleInput:
-    """Convert the tensors of one dtype to that of WIDER.
+    """Convert the tensors of one dtype to its dtype in WIDER.
 
     Args:
-        sample: arguments of an op.
-        dtype: which tensors to convert.
+        sample: the arguments of an op.
+        dtype: the dtype of the tensors to convert.
 
     Returns:
-        The same numbers.
+        The same values.
     """
 
     def widen(value: Any) -> Any:

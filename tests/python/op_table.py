@@ -1,4 +1,4 @@
-"""Rows of native_functions.yaml, and the descriptions of PyTorch's own test suite (OpInfo) that exercise them."""
+"""Rows of native_functions.yaml, and the OpInfos of PyTorch's own test suite that exercise them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ DTYPES = {
     "floating": FLOATING,
     "complex": COMPLEX,
     "all": (torch.bool, *INTEGRAL, *FLOATING, *COMPLEX),
-    # Rows that take any dtype are about shapes; test_dtypes.py tries the rarer ones.
+    # Rows for any dtype only change shapes; test_dtypes.py tests the rarer dtypes.
     "any": (torch.bool, *INTEGRAL, *FLOATING, *COMPLEX),
     "stored": (torch.bool, *INTEGRAL, *FLOATING, *COMPLEX, *UNSIGNED, *FLOAT8, torch.complex32),
     "unsigned": UNSIGNED,
@@ -45,7 +45,7 @@ DTYPES = {
 
 INTERPOLATE = "nn.functional.interpolate"
 CONVOLUTIONS = tuple(f"nn.functional.conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3))
-# OpInfos of rows whose names differ from the OpInfo's by more than the affixes that `_spellings` knows.
+# OpInfos of rows whose names differ from the OpInfo's by more than the prefixes and suffixes handled by `_spellings`.
 OPINFOS_BY_ROW = {
     "__lshift__": ("bitwise_left_shift",),
     "__rshift__": ("bitwise_right_shift",),
@@ -81,13 +81,13 @@ OPINFOS_BY_ROW = {
     **{f"upsample_nearest_exact{dims}d": (f"{INTERPOLATE}.nearest-exact",) for dims in (1, 2, 3)},
 }
 
-# Their results are whatever lies in memory, or random numbers, which test_random_ops.py judges.
+# Their results are uninitialised memory, or random values, which test_random_ops.py tests.
 NOT_COMPARABLE = {
     "bernoulli", "cauchy", "empty", "empty_strided", "exponential", "geometric", "log_normal", "multinomial",
     "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d", "normal", "uniform",
 }  # fmt: skip
 
-# Ops that PyTorch composes of those of the table, and programs call most: in float32 only.
+# Frequently called ops that PyTorch composes from ops of the table: in float32 only.
 COMPOSITES = (
     "chunk", "diff", "einsum", "expand", "hstack", "linalg.norm", "logsumexp", "matmul", "movedim", "narrow",
     "nn.functional.adaptive_avg_pool1d", "nn.functional.avg_pool1d", "nn.functional.binary_cross_entropy_with_logits",
@@ -109,7 +109,7 @@ class Row:
     op: str
     family: str
     dtypes: frozenset[torch.dtype]
-    # Of a row with a kernel that only devices other than the CPU use: `host`.
+    # For a row whose kernel is used only on devices other than the CPU: `host`.
     on_cpu: str = ""
 
     @property
@@ -134,11 +134,11 @@ def load_rows() -> tuple[list[Row], list[Row]]:
     """Read the op table.
 
     Returns:
-        The rows that name an op, those for this PyTorch and those for other releases; rows that only fill a stub belong
-        to an op of another row, and rows of sparse tensors have tests of their own, in test_sparse.py.
+        The rows that name an op, those for this PyTorch and those for other releases. Rows that only register a stub
+        belong to an op of another row, and test_sparse.py tests rows of sparse tensors.
     """
     rows, others = [], []
-    # As text: 2.20 is a release, and not the number 2.2.
+    # As strings: 2.20 is a release, not the number 2.2.
     for entry in yaml.load(TABLE.read_text(), yaml.BaseLoader):
         if "op" not in entry or "layout" in entry:
             continue
@@ -156,7 +156,7 @@ def load_rows() -> tuple[list[Row], list[Row]]:
 
 
 def _words(entry: dict, key: str) -> list[str]:
-    """Give what a row has for a key: one word or a list of them."""
+    """Return a row's value for a key: one word or a list of words."""
     words = entry.get(key, [])
     return words if isinstance(words, list) else [words]
 
@@ -194,7 +194,7 @@ def opinfos_of(row: Row) -> list[OpInfo]:
         row: a row of the op table.
 
     Returns:
-        The OpInfos of that name, with all their variants; none for an op that only explicit tests reach.
+        The OpInfos of that name, with all their variants; empty for an op that only explicit tests cover.
     """
     for stem in _stems(row.base):
         if stem in OPINFOS_BY_ROW:
@@ -223,7 +223,7 @@ def opinfo_dtypes() -> list[tuple[OpInfo, list[torch.dtype]]]:
     ]
 
 
-# Rows that OpInfos do not reach, by the tests that do.
+# Tests of rows that have no OpInfo.
 COVERED: dict[str, Callable] = {}
 
 

@@ -1,4 +1,4 @@
-"""Runs code in a fresh Python process: what a process can do only once, or does not survive."""
+"""Runs code in a fresh Python process, for actions that a process can do only once, or does not survive."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import textwrap
 import pytest
 import torch
 
-# The loaders of OpenCL, each with its own variable; a place that does not exist hides every driver.
+# Each OpenCL loader has its own variable; a path that does not exist hides every driver.
 NO_DRIVER = {"OCL_ICD_VENDORS": "/nonexistent", "OCL_ICD_FILENAMES": None, "OPENCL_VENDOR_PATH": "/nonexistent"}
 
 
@@ -17,7 +17,7 @@ def run_python(code: str, *arguments: str, **environment: str | None) -> subproc
 
     Args:
         code: the program; common indentation is removed. "-m ..." runs a module instead.
-        arguments: the command line that the program sees.
+        arguments: the command line of the program.
         environment: variables to set; None removes one.
 
     Returns:
@@ -31,13 +31,13 @@ def run_python(code: str, *arguments: str, **environment: str | None) -> subproc
         env=variables,
         capture_output=True,
         text=True,
-        timeout=600,  # under Oclgrind, beside other tests
+        timeout=600,  # long enough for Oclgrind, in parallel with other tests
         check=False,
     )
 
 
 def output_of(code: str, *arguments: str, **environment: str | None) -> str:
-    """Run code that must succeed and return what it prints; see :func:`run_python`.
+    """Run code that must succeed and return its output; see :func:`run_python`.
 
     Args:
         code: the program.
@@ -45,7 +45,7 @@ def output_of(code: str, *arguments: str, **environment: str | None) -> str:
         environment: variables to set; None removes one.
 
     Returns:
-        Its output, without the last line's end.
+        Its output, without the last newline.
     """
     done = run_python(code, *arguments, **environment)
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -53,13 +53,13 @@ def output_of(code: str, *arguments: str, **environment: str | None) -> str:
 
 
 def two_devices() -> dict[str, str]:
-    """Return the environment in which a process sees at least two devices; skips the test where there is none.
+    """Return an environment in which a process sees at least two devices; skip the test if that is not possible.
 
     Returns:
-        Variables for :func:`run_python`. PoCL can show the processor as two devices with memories of their own.
+        Variables for :func:`run_python`. PoCL can expose the CPU as two devices with separate memories.
     """
     if torch.opencl.device_count() > 1:
         return {}
     if torch.opencl.get_device_properties().platform == "Portable Computing Language":
         return {"POCL_DEVICES": "pthread basic"}
-    pytest.skip("there is one device, and its driver cannot show it twice")
+    pytest.skip("there is one device, and its driver cannot expose it twice")

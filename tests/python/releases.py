@@ -1,4 +1,4 @@
-"""Tests that are for some releases of PyTorch only."""
+"""Tests for some releases of PyTorch only."""
 
 import pytest
 import torch
@@ -7,13 +7,13 @@ RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
 
 
 def release(name: str) -> tuple[int, ...]:
-    """Read a release as rows of the op table name it.
+    """Parse a release as written in rows of the op table.
 
     Args:
         name: a minor version such as "2.12".
 
     Returns:
-        Its numbers.
+        Its version numbers.
     """
     return tuple(map(int, name.split(".")))
 
@@ -22,8 +22,8 @@ def requires_torch(oldest: str, why: str) -> pytest.MarkDecorator:
     """Skip a test with older releases of PyTorch.
 
     Args:
-        oldest: the first release that the test is for, such as "2.13".
-        why: what older ones lack.
+        oldest: the first release that supports the test, such as "2.13".
+        why: what older releases lack.
 
     Returns:
         The mark.

@@ -1,4 +1,4 @@
-"""Compiles C++ for tests that load it, or put it before the loader of OpenCL."""
+"""Compiles C++ for tests that load it, or wrap the OpenCL loader with it."""
 
 import shutil
 import subprocess
@@ -10,26 +10,26 @@ OPENCL = "libOpenCL.so.1"
 
 
 def need_headers() -> None:
-    """Skip the test where there are no headers of OpenCL, which `make setup` leaves out: only extensions need them."""
+    """Skip the test if the OpenCL headers are missing: `make setup` omits them, as only extensions need them."""
     probe = ["g++", "-x", "c++", "-include", "CL/cl.h", "-fsyntax-only", "/dev/null"]
     if subprocess.run(probe, capture_output=True, check=False).returncode:
-        pytest.skip("there are no headers of OpenCL (Debian: opencl-c-headers)")
+        pytest.skip("no OpenCL headers (Debian: opencl-c-headers)")
 
 
 def shared_library(folder: Path, source: str, *flags: str) -> Path:
-    """Compile a shared library that is linked with the loader of OpenCL.
+    """Compile a shared library that is linked with the OpenCL loader.
 
     Args:
         folder: where it is written.
-        source: C++.
+        source: C++ source.
         flags: further arguments of the compiler.
 
     Returns:
-        Its path. Skips the test where there is no compiler, as in roots of scripts/driver.sh, and where the source
-        includes headers of OpenCL that are not there.
+        Its path. Skips the test without a compiler, as in roots of scripts/driver.sh, and without OpenCL headers if the
+        source includes them.
     """
     if shutil.which("g++") is None:
-        pytest.skip("there is no C++ compiler, as in the roots that scripts/driver.sh makes")
+        pytest.skip("no C++ compiler, as in the roots that scripts/driver.sh creates")
     if "CL/cl.h" in source:
         need_headers()
     text, library = folder / "library.cpp", folder / "library.so"

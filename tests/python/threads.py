@@ -8,11 +8,11 @@ def in_threads(count: int, work: Callable[[int], object]) -> None:
     """Run work in threads, and wait for all of them.
 
     Args:
-        count: how many threads.
-        work: is called in each, with its number.
+        count: the number of threads.
+        work: called in each thread, with the thread's number.
 
     Raises:
-        BaseException: the first that work has raised in any of them.
+        BaseException: the first exception raised by work in any of them.
     """
     failures: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Processes that may crash or hang, and the lines of JSON by which they say what they do."""
+"""Processes that may crash or hang, and that report progress as JSON lines."""
 
 import json
 import os
@@ -12,17 +12,17 @@ from typing import Any
 
 
 class Watched:
-    """A process that is told and says things, each a line of JSON, and may end at any time."""
+    """A process that receives and sends JSON lines, and may end at any time."""
 
     def __init__(
         self, arguments: list[str], environment: dict[str, str] | None = None, folder: Path | None = None
     ) -> None:
-        """Start it.
+        """Start the process.
 
         Args:
-            arguments: of Python.
+            arguments: the arguments of Python.
             environment: its variables; those of this process if None.
-            folder: where it runs; that of this process if None.
+            folder: its working folder; that of this process if None.
         """
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115, `end` reads it
         pipe = subprocess.PIPE
@@ -44,10 +44,10 @@ class Watched:
         self.lines.put(None)
 
     def tell(self, **what: object) -> None:
-        """Write a line that the process reads.
+        """Send a line to the process.
 
         Args:
-            what: its contents. Nothing happens where the process has ended: `next` says so.
+            what: the line's contents. If the process has ended, nothing happens, and `next` reports it.
         """
         try:
             self.process.stdin.write(json.dumps(what) + "\n")
@@ -59,13 +59,13 @@ class Watched:
         """Wait for a line.
 
         Args:
-            seconds: how long; then the process is ended.
+            seconds: the time limit; when it is over, the process is killed.
 
         Returns:
             The line's contents; None at the end of the process.
 
         Raises:
-            TimeoutError: where there was none in time.
+            TimeoutError: there was no line in time.
         """
         try:
             line = self.lines.get(timeout=seconds)
@@ -85,13 +85,13 @@ class Watched:
         return status, "\n".join(self.errors.read().splitlines()[-5:])
 
     def kill(self) -> None:
-        """End it now."""
+        """Kill it now."""
         self.process.kill()
         self.end()
 
 
 class Channel:
-    """The process's own side: its output and its input, which nothing else may use from now on."""
+    """The process's side of the connection, through its output and input, which no other code may use any more."""
 
     def __init__(self) -> None:
         self.file = os.fdopen(os.dup(1), "w")
@@ -102,7 +102,7 @@ class Channel:
         os.close(nothing)
 
     def say(self, **what: object) -> None:
-        """Write a line for the process that watches.
+        """Send a line to the watching process.
 
         Args:
             what: its contents.
@@ -114,7 +114,7 @@ class Channel:
         """Wait for a line.
 
         Returns:
-            Its contents; None where there will be no other.
+            Its contents; None if there are no more lines.
         """
         line = self.input.readline()
         return json.loads(line) if line else None

@@ -1,5 +1,5 @@
-//! Launchers compared with PyTorch on the host, which `tch` calls: what the kernels and the other libraries compute
-//! without C++ and Python around them. Needs an OpenCL device.
+//! Launchers compared with PyTorch on the host, called through `tch`: tests the kernels and the other libraries without
+//! C++ and Python. Needs an OpenCL device.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -18,14 +18,14 @@ type Outcome = Result<(), Box<dyn Error>>;
 const FLOATS: [(Kind, DType); 4] =
     [(Kind::Float, DType::F32), (Kind::Double, DType::F64), (Kind::BFloat16, DType::BF16), (Kind::Half, DType::F16)];
 
-/// Those that the device computes in.
+/// The dtypes in which the device computes.
 fn floats() -> Result<impl Iterator<Item = (Kind, DType)>, Box<dyn Error>> {
     let device = device(0)?;
     Ok(FLOATS.into_iter().filter(move |(_, dtype)| dtype.class().check(&device.info).is_ok()))
 }
 
-/// Has the process end as Python's do: one that ends while it loads a kernel would be taken for one that a damaged cache
-/// of the driver's has ended, and the next process would move that cache away.
+/// Makes the process exit as Python's do: a process that ends while it loads a kernel would be mistaken for one that
+/// crashed on a damaged driver cache, and the next process would set that cache aside.
 fn finish_at_exit() {
     extern "C" fn finish() {
         stop_building();
@@ -61,7 +61,7 @@ impl Copied {
         Tensor { address: self.address, dtype: self.dtype, sizes: &self.sizes, strides: &self.strides }
     }
 
-    /// Values that are on the device now.
+    /// The current values on the device.
     fn read(&self) -> Result<HostTensor, Box<dyn Error>> {
         let back = HostTensor::empty_strided(&self.sizes, &self.strides, (self.like.kind(), Device::Cpu));
         // SAFETY: the fresh tensor has the strides, and so the bytes, of the copy.
@@ -77,9 +77,9 @@ impl Drop for Copied {
     }
 }
 
-/// Values of a normal distribution, the same in each run: the nth tensor of a test has n as its seed.
+/// Values of a normal distribution, the same in each run: the nth tensor of a test uses n as its seed.
 fn random(sizes: &[i64], kind: Kind) -> HostTensor {
-    // PyTorch has one generator for all threads, and each test has a thread of its own.
+    // PyTorch has one generator for all threads, and each test has a separate thread.
     static GENERATOR: Mutex<()> = Mutex::new(());
     thread_local!(static SEED: Cell<i64> = const { Cell::new(0) });
     let _guard = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +92,7 @@ fn assert_close(result: &HostTensor, expected: &HostTensor, what: &str) {
     assert_close_to(result, expected, expected.abs().max().double_value(&[]), what);
 }
 
-/// The same within a few units in the last place of a value of size `largest`.
+/// Compares within a few units in the last place of a value of size `largest`.
 fn assert_close_to(result: &HostTensor, expected: &HostTensor, largest: f64, what: &str) {
     let unit = match result.kind() {
         Kind::Double => 1e-13,
@@ -102,14 +102,14 @@ fn assert_close_to(result: &HostTensor, expected: &HostTensor, largest: f64, wha
     };
     let largest = largest.max(1.0);
     let difference = (result.to_kind(Kind::Double) - expected).abs().max().double_value(&[]);
-    assert!(difference <= 4.0 * unit * largest, "{what}: {difference} apart, where the largest value is {largest}");
+    assert!(difference <= 4.0 * unit * largest, "{what}: difference {difference}, the largest value is {largest}");
 }
 
 fn number(real: f64) -> Scalar {
     Scalar { real, imag: 0.0, integer: real as i64 }
 }
 
-/// Computes a matmul by every library of this machine, and compares.
+/// Computes a matmul with every library of this machine, and compares.
 fn check_matmul(a: &HostTensor, b: &HostTensor, bias: Option<&HostTensor>, dtype: DType) -> Outcome {
     let double = |tensor: &HostTensor| tensor.to_kind(Kind::Double);
     let (alpha, beta) = if bias.is_some() { (0.5, -2.0) } else { (1.0, 0.0) };

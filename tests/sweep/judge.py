@@ -1,4 +1,4 @@
-"""Computes a call on both devices, and says what is wrong with the device's result."""
+"""Computes a call on both devices, and judges the device's result."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from torch.utils._pytree import tree_leaves
 from sweep.subjects import Subject
 
 DEVICE = torch.device("opencl", 0)
-# By operator: the families of its rows, or `host` where the host computes one for this device.
+# By operator: the families of its rows, or `host` if the host computes it for this device.
 FAMILIES: dict[str, set[str]] = {}
 for row in ROWS:
     is_on_host = row.on_cpu == "host" and torch.opencl.get_device_properties().type == "cpu"
     FAMILIES.setdefault(row.base, set()).add("host" if is_on_host else row.family)
-# Sections of tensor_split are asked for on the CPU, for all devices alike.
+# Split sizes of tensor_split must be a CPU tensor, on all devices.
 WANTS_CPU = "to be on cpu"
-# By how much tolerances of second derivatives are greater.
+# The factor for tolerances of second derivatives.
 SECOND = 4
-# How many characters of an error a finding has.
+# The maximum length of the error message in a finding.
 TEXT = 300
 
 
@@ -33,11 +33,11 @@ class Verdict:
     """The result of a check of a pair.
 
     Attributes:
-        kind: `right`, `wrong`, `error`, `unsupported`, or `none` where the CPU takes no call.
-        text: of a finding: the error, in short.
-        case: of a finding: the number of the call.
-        cases: how many calls the CPU takes.
-        fallbacks: operators that ran on the CPU for want of a kernel.
+        kind: `right`, `wrong`, `error`, `unsupported`, or `none` if the CPU accepts no call.
+        text: for a finding, the shortened error.
+        case: for a finding, the number of the call.
+        cases: how many calls the CPU accepts.
+        fallbacks: operators that ran on the CPU because they have no kernel.
         operators: operators that the dispatcher called on the device, in the first call.
     """
 
@@ -53,9 +53,9 @@ def judge(subject: Subject, check: str, enter: Callable[[str], None]) -> Verdict
     """Run a check, up to the first call that is wrong.
 
     Args:
-        subject: what is checked.
+        subject: the subject to check.
         check: one of its checks.
-        enter: called with the name of the device that computes next, so that a crash is known to be its.
+        enter: called with the name of the device that computes next, so that a crash is attributed to it.
 
     Returns:
         Its result.
@@ -77,7 +77,7 @@ def judge(subject: Subject, check: str, enter: Callable[[str], None]) -> Verdict
                 verdict.case = number
                 break
     except Exception as error:
-        # In the samples themselves, which are made on the CPU.
+        # The error is in the samples themselves, which are made on the CPU.
         if verdict.kind == "none":
             verdict.text = _short(error)
     verdict.fallbacks = frozenset(fallbacks)
@@ -85,7 +85,7 @@ def judge(subject: Subject, check: str, enter: Callable[[str], None]) -> Verdict
 
 
 def _judge_case(subject: Subject, check: str, case: Case, enter: Callable[[str], None]) -> tuple[str, str] | None:
-    """Compare one call; None where the CPU does not take it."""
+    """Compare one call; None if the CPU does not accept it."""
     torch.opencl.reset_fallbacks()
     enter("cpu")
     try:
@@ -121,7 +121,7 @@ def _judge_case(subject: Subject, check: str, case: Case, enter: Callable[[str],
 
 
 def _tolerances(subject: Subject, check: str) -> dict[str, Any]:
-    """Tolerances of a check: second derivatives multiply the errors of the first."""
+    """Return the tolerances of a check: second derivatives multiply the errors of the first."""
     factor = SECOND if check == "gradgrad" else 1
     given = subject.tolerances
     return {**given, "rtol": factor * given.get("rtol", 0.0), "atol": factor * given.get("atol", 0.0)}
@@ -140,7 +140,7 @@ def _is_as_exact_as_the_cpu(subject: Subject, case: Case, actual: Any, expected:
 
 
 def _operators(case: Case, device: torch.device) -> "_Operators":
-    """Find out which operators a call makes, by another call."""
+    """Record the operators of a call by repeating it."""
     seen = _Operators()
     try:
         with seen:
@@ -151,7 +151,7 @@ def _operators(case: Case, device: torch.device) -> "_Operators":
 
 
 class _Operators(TorchDispatchMode):
-    """Notes the operators that the dispatcher calls below autograd."""
+    """Records the operators that the dispatcher calls below autograd."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,15 +165,15 @@ class _Operators(TorchDispatchMode):
 
 
 def computed_by(subject: Subject, operators: frozenset[str]) -> str:
-    """Say who computes an operator that is right and does not fall back.
+    """Tell how an operator without wrong results and fallbacks is computed.
 
     Args:
         subject: the operator, or a module.
-        operators: what its first call was made of.
+        operators: the operators that its first call ran.
 
     Returns:
-        `host` where a part runs there by declaration, `native` where the operator has a row of its own with a kernel,
-        else `composed`.
+        `host` if a part runs there by declaration, `native` if the operator has a row with a kernel itself, else
+        `composed`.
     """
     bases = {name.rstrip("_") or name for name in operators} | set(operators)
     families = {base: FAMILIES[base] for base in bases if base in FAMILIES}
@@ -184,7 +184,7 @@ def computed_by(subject: Subject, operators: frozenset[str]) -> str:
 
 
 def _own_rows(subject: Subject) -> set[str]:
-    """Rows for which the tests take an OpInfo."""
+    """The rows that the tests match with an OpInfo."""
     if subject.info is None:
         return set()
     name = subject.info.full_name
@@ -192,13 +192,13 @@ def _own_rows(subject: Subject) -> set[str]:
 
 
 def _is_determined(subject: Subject, case: Case, expected: Any) -> bool:
-    """Return true if the CPU draws no random numbers, and agrees with itself: uninitialised memory does not."""
+    """Return true if the CPU draws no random values and its result repeats: uninitialised memory does not."""
     info = subject.info
     if info is not None and (info.name in NOT_COMPARABLE or getattr(info, "has_nondeterministic_output", False)):
         return False
     if _operators(case, CPU).are_random:
         return False
-    # Memory that the next call may get.
+    # Memory that the next call may reuse.
     junk = [torch.full((2**power,), 77, dtype=torch.uint8) for power in range(4, 16)]
     del junk
     torch.manual_seed(1)
@@ -210,7 +210,7 @@ def _is_determined(subject: Subject, case: Case, expected: Any) -> bool:
 
 
 def assert_same_cpu(again: Any, expected: Any) -> None:
-    """Compare two results of the CPU exactly, NaN being one number.
+    """Compare two results of the CPU exactly; NaN equals NaN.
 
     Args:
         again: the second one.
@@ -220,13 +220,13 @@ def assert_same_cpu(again: Any, expected: Any) -> None:
 
 
 def _judge_form(actual: Any, expected: Any) -> tuple[str, str]:
-    """Compare all but values, where these are random."""
+    """Compare everything except values, if these are random."""
     mine, theirs = tree_leaves(actual), tree_leaves(expected)
     forms = [
         [(leaf.shape, leaf.dtype) if isinstance(leaf, torch.Tensor) else type(leaf) for leaf in leaves]
         for leaves in (mine, theirs)
     ]
-    # The shape itself may be random, of what lies in uninitialised memory.
+    # If the shape depends on random or uninitialised data, it may differ.
     return ("right", "") if forms[0] == forms[1] else ("wrong", f"{forms[0]} instead of {forms[1]}"[:TEXT])
 
 
@@ -236,7 +236,7 @@ def _short(error: Exception) -> str:
 
 
 def _forget_faults() -> None:
-    """Wait for the device, so that no error of one call is raised in the next."""
+    """Wait for the device, so that an error of one call is not raised in the next."""
     try:
         torch.opencl.synchronize()
     except Exception:

@@ -18,7 +18,7 @@ def checks(info: ModuleInfo, dtype: torch.dtype) -> dict[str, Callable[[], Itera
 
     Args:
         info: the module.
-        dtype: of its parameters and inputs.
+        dtype: the dtype of its parameters and inputs.
 
     Returns:
         The checks by name.
@@ -36,7 +36,7 @@ def _cases(info: ModuleInfo, dtype: torch.dtype, differentiates: bool) -> Iterat
             args, kwargs = inputs.forward_input.args, inputs.forward_input.kwargs
             if info.is_lazy:
                 module(*deepcopy(args), **deepcopy(kwargs))
-            # The input, a number, tells in which dtype to compute, also where a wider one settles a doubt.
+            # The input, a 0-d tensor, defines the dtype of the computation, also when a wider dtype decides.
             sample = SampleInput(torch.zeros((), dtype=dtype), args=tuple(args), kwargs=dict(kwargs))
             yield Case(sample, partial(_run, module, differentiates))
 

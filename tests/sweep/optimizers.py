@@ -21,10 +21,10 @@ def checks(info: OptimizerInfo, dtype: torch.dtype) -> dict[str, Callable[[], It
 
     Args:
         info: the optimizer.
-        dtype: of the parameters.
+        dtype: the dtype of the parameters.
 
     Returns:
-        One check for each way to compute a step.
+        One check for each implementation of a step.
     """
     flags: dict[str, dict[str, bool]] = {"loop": {"foreach": False} if "foreach" in info.supported_impls else {}}
     flags |= {flag: {flag: True} for flag in info.supported_impls if flag != "differentiable"}
@@ -33,7 +33,7 @@ def checks(info: OptimizerInfo, dtype: torch.dtype) -> dict[str, Callable[[], It
 
 def _cases(info: OptimizerInfo, dtype: torch.dtype, flag: dict[str, bool]) -> Iterator[Case]:
     for given in info.optim_inputs_func(device="cpu"):
-        # The input tells in which dtype to compute, also where a wider one settles a doubt.
+        # The input defines the dtype of the computation, also when a wider dtype decides.
         parameters = [like(torch.empty(shape, dtype=dtype, device=CPU), seed) for seed, shape in enumerate(SHAPES)]
         sample = SampleInput(parameters, kwargs={**deepcopy(given.kwargs), **flag})
         yield Case(sample, partial(_steps, info))
@@ -45,7 +45,7 @@ def _steps(info: OptimizerInfo, sample: SampleInput, device: torch.device) -> li
     optimizer = info.optim_cls(parameters, **kwargs)
 
     def closure() -> torch.Tensor:
-        """The square of the distance from 1, whose gradients are sparse where the optimizer wants that."""
+        """The square of the distance from 1, with sparse gradients if the optimizer needs them."""
         optimizer.zero_grad()
         loss = sum(((parameter - 1) ** 2).sum() for parameter in parameters)
         loss.backward()
@@ -55,6 +55,6 @@ def _steps(info: OptimizerInfo, sample: SampleInput, device: torch.device) -> li
         return loss.detach()
 
     losses = [optimizer.step(closure) for _ in range(STEPS)]
-    # Counts of steps may be tensors of the CPU.
+    # Step counts may be CPU tensors.
     state = [t for t in tree_leaves(optimizer.state_dict()["state"]) if isinstance(t, torch.Tensor) and t.dim()]
     return [*losses, *(parameter.detach() for parameter in parameters), *state]

@@ -16,7 +16,7 @@ from sweep.planted import PLANTED
 
 DTYPE_NAMES = tuple(str(dtype).removeprefix("torch.") for dtype in DTYPES["all"])
 KINDS = ("op", "module", "optim")
-# Of optimizers, which take any floating-point parameters.
+# Optimizers accept any floating-point parameters.
 OPTIM_DTYPES = frozenset({torch.float32, torch.float64})
 
 OPS = {info.full_name: info for info in op_db}
@@ -30,8 +30,8 @@ class Pair:
 
     Attributes:
         kind: `op`, `module` or `optim`; `planted` in tests of this tool.
-        name: in PyTorch's database.
-        dtype: its name.
+        name: its name in PyTorch's database.
+        dtype: the dtype's name.
     """
 
     kind: str
@@ -43,12 +43,12 @@ class Pair:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The dtype itself."""
+        """The torch.dtype."""
         return getattr(torch, self.dtype)
 
 
 def parse(text: str) -> Pair:
-    """Read a pair.
+    """Parse a pair.
 
     Args:
         text: kind, name and dtype.
@@ -65,7 +65,7 @@ def every_pair() -> list[Pair]:
     """List the pairs that PyTorch's databases have for the CPU.
 
     Returns:
-        Them by subject, and the dtypes of each in a fixed order.
+        The pairs by subject, with the dtypes of each in a fixed order.
     """
     found = [
         Pair(kind, name, str(dtype).removeprefix("torch."))
@@ -86,7 +86,7 @@ def _subjects() -> Iterable[tuple[str, str, Iterable[torch.dtype]]]:
 
 
 def planted_pairs(names: Iterable[str]) -> list[Pair]:
-    """List mistakes on purpose.
+    """List planted mistakes.
 
     Args:
         names: some of PLANTED.
@@ -102,12 +102,12 @@ def chosen(pairs: list[Pair], words: Iterable[str], sample: int | None, seed: in
 
     Args:
         pairs: all of them.
-        words: kinds, dtypes, and patterns of names; of those of one sort a pair has to fit one.
-        sample: how many at most; all if None.
-        seed: which, if not all. A choice by hash: new operators leave most of it as it is.
+        words: kinds, dtypes, and patterns of names; a pair has to match one of each sort that is given.
+        sample: the maximum number of pairs; None for all.
+        seed: the seed of the selection. It is made by hash: new operators change little of it.
 
     Returns:
-        Some of the pairs, in their order.
+        The chosen pairs, in their order.
     """
     words = list(words)
     kinds = [word for word in words if word in KINDS]

@@ -1,4 +1,4 @@
-"""Mistakes on purpose, for the tests of this tool."""
+"""Planted mistakes, for the tests of this tool."""
 
 import os
 import time

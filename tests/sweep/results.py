@@ -1,4 +1,4 @@
-"""Results of pairs, and what they come to."""
+"""Results of pairs, and their summary."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any
 
 # Kinds of findings, the worst first.
 FINDINGS = ("crash", "hang", "wrong", "error", "unsupported")
-# Who computes a pair that is right.
+# How a pair that is right is computed.
 RIGHT = ("native", "composed", "host", "fallback")
 
 
@@ -16,8 +16,8 @@ class Record:
 
     Attributes:
         pair: its name.
-        checks: by name, what the worker said of each.
-        seconds: times of a large call, if there is one.
+        checks: the worker's report on each, by name.
+        seconds: the times of a large call, if there is one.
     """
 
     pair: str
@@ -26,7 +26,7 @@ class Record:
 
     @property
     def works_on_cpu(self) -> bool:
-        """True if the CPU takes some call of the pair."""
+        """True if the CPU accepts some call of the pair."""
         return any(check["kind"] not in {"none", "cpu crash"} for check in self.checks.values())
 
     @property
@@ -38,13 +38,13 @@ class Record:
 
     @property
     def fallbacks(self) -> list[str]:
-        """Operators that ran on the CPU for want of a kernel; not with bad arguments, which are of other dtypes."""
+        """Operators that ran on the CPU because they have no kernel; without bad arguments, which have other dtypes."""
         good = [check for name, check in self.checks.items() if name != "errors"]
         return sorted({name for check in good for name in check.get("fallbacks", ())})
 
     @property
     def status(self) -> str:
-        """The worst finding; of a pair that is right, who computes it; `none` where the CPU takes no call."""
+        """The worst finding; for a pair that is right, how it is computed; `none` if the CPU accepts no call."""
         if not self.works_on_cpu:
             return "none"
         if self.findings:
@@ -55,13 +55,13 @@ class Record:
 
 
 def by_status(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Sort records.
+    """Group records by status.
 
     Args:
         records: any.
 
     Returns:
-        Them by status.
+        The records by status.
     """
     found: dict[str, list[Record]] = {}
     for record in records:

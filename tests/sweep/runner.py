@@ -1,4 +1,4 @@
-"""Gives pairs to workers, survives their ends, and reports what was found."""
+"""Assigns pairs to workers, restarts them after crashes and hangs, and reports findings."""
 
 import argparse
 import os
@@ -12,7 +12,7 @@ from sweep.results import Record
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "target" / "sweep" / "results.jsonl"
-# Seconds for a call, which may compile many kernels, and for the start of a worker on a busy machine.
+# Time limits in seconds for a call, which may compile many kernels, and for the start of a worker on a busy machine.
 HANG_SECONDS = 240.0
 START_SECONDS = 600.0
 
@@ -21,22 +21,22 @@ def main() -> int:
     """Run the program.
 
     Returns:
-        The exit status: 1 if something was found that tests/sweep/known.py does not explain.
+        The exit status: 1 if there are findings that tests/sweep/known.py does not explain.
     """
     parser = argparse.ArgumentParser(prog="tests/sweep", description=__doc__)
     parser.add_argument("words", nargs="*", help="kinds (op, module, optim), dtypes, patterns of names")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes")
     parser.add_argument("--hang", type=float, default=HANG_SECONDS, help="seconds after which a call hangs")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after this time: another run goes on")
-    parser.add_argument("--sample", type=int, help="so many of the pairs, drawn by --seed")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop then; another run continues")
+    parser.add_argument("--sample", type=int, help="the number of pairs, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0, help="which pairs")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results, to which a run adds")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results, to which runs append")
     parser.add_argument("--again", action="store_true", help="check pairs again that have a result")
     parser.add_argument("--findings", action="store_true", help="check pairs again that were not right or fell back")
-    parser.add_argument("--keep", action="store_true", help="go on with results of another build of the library")
+    parser.add_argument("--keep", action="store_true", help="continue with results of another build of the library")
     parser.add_argument("--summary", action="store_true", help="check nothing, only print the summary")
     parser.add_argument("--page", action="store_true", help="write the measured part of docs/coverage.md")
-    parser.add_argument("--table", type=Path, help="only write this file into docs/coverage.md, as its other part")
+    parser.add_argument("--table", type=Path, help="only write this file into docs/coverage.md, as its generated part")
     parser.add_argument("--planted", help=argparse.SUPPRESS)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_intermixed_args()
@@ -78,14 +78,14 @@ def supervise(asked: argparse.Namespace) -> int:
     chosen = [records[pair] for pair in wanted if pair in records]
     print(*summary.lines(chosen), sep="\n")
     if left := len(wanted) - len(chosen):
-        print(f"{left} pairs are left: the same command goes on")
+        print(f"{left} pairs are left: run the same command to continue")
     if asked.page:
         page.write_measured(records.values())
     return 1 if summary.unexpected(chosen) else 0
 
 
 def _is_due(asked: argparse.Namespace, record: Record | None) -> bool:
-    """Return true if a pair is to be checked in this run."""
+    """Return true if this run has to check a pair."""
     if record is None or asked.again:
         return True
     return asked.findings and bool(record.findings or record.fallbacks)
@@ -101,24 +101,24 @@ def start(asked: argparse.Namespace) -> Watched:
         The worker, ready.
 
     Raises:
-        RuntimeError: where it does not start.
+        RuntimeError: the worker does not start.
     """
     worker = Watched([str(Path(__file__).parent), "--worker", "--jobs", str(asked.jobs)])
     if worker.next(START_SECONDS) is None:
-        raise RuntimeError(f"the worker does not start:\n{worker.end()[1]}")
+        raise RuntimeError(f"the worker did not start:\n{worker.end()[1]}")
     return worker
 
 
 def serve(asked: argparse.Namespace, worker: Watched, record: Record) -> bool:
-    """Have a worker check a pair, as far as it comes.
+    """Let a worker check a pair, as far as possible.
 
     Args:
         asked: the command line.
         worker: the worker.
-        record: names the pair, and has the checks that are done; it gets more.
+        record: the pair, and the finished checks; new ones are added.
 
     Returns:
-        True where the worker has ended, and checks are left.
+        True if the worker has ended and checks are left.
     """
     worker.tell(pair=record.pair, done=list(record.checks))
     checks: list[str] = []
@@ -139,10 +139,10 @@ def serve(asked: argparse.Namespace, worker: Watched, record: Record) -> bool:
         worker.end()
         kind, text = "hang", f"no result after {asked.hang:g} s"
     if not check:
-        # Before the first check: nothing else can be done with the pair.
+        # Before the first check: the pair cannot be checked at all.
         check, checks = "samples", ["samples"]
     elif check in record.checks:
-        # After it: in a measurement of its time.
+        # After the check: during the measurement of its time.
         check = "time"
     if device == "cpu":
         kind, text = "cpu crash", f"PyTorch's CPU backend: {text}"

@@ -1,4 +1,4 @@
-"""Checks of a pair: lists of calls, which are made when they are asked for."""
+"""Checks of a pair: lists of calls, which are made on demand."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from sweep.pairs import MODULES, OPS, OPTIMIZERS, Pair
 from sweep.planted import PLANTED
 
-# Order matters: what crashes costs a process, and what comes before it has been judged.
+# In this order: a crash costs a process, and the checks before it are already judged.
 Checks = dict[str, Callable[[], Iterable[Case]]]
 
 
@@ -24,10 +24,10 @@ class Subject:
     """The checks of a pair.
 
     Attributes:
-        dtype: of the samples.
-        checks: by name.
+        dtype: the dtype of the samples.
+        checks: the checks by name.
         tolerances: arguments of `assert_same`.
-        info: of an operator.
+        info: the OpInfo of an operator.
     """
 
     dtype: torch.dtype
@@ -37,7 +37,7 @@ class Subject:
 
 
 def subject(pair: Pair) -> Subject:
-    """Find out what there is to check.
+    """Make the checks of a pair.
 
     Args:
         pair: the pair.
@@ -52,7 +52,7 @@ def subject(pair: Pair) -> Subject:
         function = PLANTED[pair.name]
         cases = [Case(sample, lambda sample, device: call(function, sample, device))]
         return Subject(torch.float32, {"forward": lambda: cases, "after": lambda: cases})
-    # Not before: they need more of PyTorch.
+    # Imported late: they need more of PyTorch.
     from sweep import modules, optimizers
 
     checks = (
@@ -87,13 +87,13 @@ def _op(info: OpInfo, dtype: torch.dtype) -> Subject:
 
 
 def _first_dtype(info: OpInfo) -> torch.dtype:
-    """The dtype with which bad arguments are tried: they have dtypes of their own."""
+    """The dtype for bad arguments, which use their own dtypes."""
     dtypes = info.supported_dtypes("cpu")
     return torch.float32 if torch.float32 in dtypes else min(dtypes, key=str)
 
 
 def _errors(info: OpInfo) -> Iterator[Case]:
-    """Calls with bad arguments; what they give is the name of the exception."""
+    """Calls with bad arguments; their result is the name of the exception."""
     for error in info.error_inputs("cpu"):
         if _raised(info.op, error.sample_input, op_checks.CPU) != "no exception":
             yield Case(error.sample_input, partial(_raised, info.op))
@@ -110,7 +110,7 @@ def _raised(function: Callable, sample: SampleInput, device: torch.device) -> st
 
 
 def sample_to_time(subject: Subject) -> SampleInput | None:
-    """Choose the call of which the time is measured.
+    """Choose the call to time.
 
     Args:
         subject: an operator.
@@ -128,7 +128,7 @@ def elements(sample: SampleInput) -> int:
     """Count the elements of all tensors.
 
     Args:
-        sample: arguments.
+        sample: the arguments.
 
     Returns:
         Their number.

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from sweep import known
 from sweep.results import FINDINGS, RIGHT, Record, by_status
 
-# Percentages: of pairs that have to be right at least, and that may fall back at most.
+# Percentages: the least of pairs that are right, and the most that may fall back.
 LEAST_RIGHT, MOST_FALLBACK = 99.8, 1.0
 SLOWEST = 10
-# How many pairs of one finding are named.
+# The maximum number of pairs to name in one finding.
 NAMED = 8
 
 
@@ -17,10 +17,10 @@ def unexpected(records: list[Record]) -> list[tuple[Record, str, str, str]]:
     """List findings without a reason in known.py.
 
     Args:
-        records: all.
+        records: all records.
 
     Returns:
-        Record, check, kind and text of each.
+        Record, check, kind and text of each finding.
     """
     return [
         (record, check, kind, text)
@@ -53,14 +53,14 @@ def lines(records: list[Record]) -> Iterator[str]:
     fallback = 100 * sum(bool(record.fallbacks) for record in counted) / len(counted)
     reasons = sum(known.reason(r.pair, check) is not None for r in counted for check, _, _ in r.findings)
     yield ""
-    yield f"{len(counted)} pairs work on the CPU, {len(records) - len(counted)} others do not count"
+    yield f"{len(counted)} pairs work on the CPU, {len(records) - len(counted)} others are not counted"
     yield ", ".join(f"{number} {status}" for status, number in counts.items())
     yield f"{right:.2f} % right (at least {LEAST_RIGHT}), {fallback:.2f} % fall back (at most {MOST_FALLBACK})"
     yield f"{len(unexpected(counted))} findings without a reason in tests/sweep/known.py, {reasons} with one"
 
 
 def _findings(records: list[Record]) -> Iterator[str]:
-    """Findings by kind, subject and check: dtypes of one text together."""
+    """Findings by kind, subject and check, with all their dtypes."""
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for record in records:
         subject, dtype = record.pair.rsplit(" ", 1)
@@ -85,7 +85,7 @@ def _fallbacks(records: list[Record]) -> Iterator[str]:
 
 
 def _slowest(records: list[Record]) -> Iterator[str]:
-    """Large calls that take longest in comparison with the CPU."""
+    """Large calls that are slowest relative to the CPU."""
     timed = [record for record in records if record.seconds]
     ratios = sorted(timed, key=lambda record: -record.seconds["device"] / record.seconds["cpu"])
     for record in ratios[:SLOWEST]:

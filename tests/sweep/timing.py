@@ -10,10 +10,10 @@ from torch.testing._internal.opinfo.core import BinaryUfuncInfo, OpInfo, Reducti
 from sweep.judge import DEVICE
 from sweep.subjects import Subject, elements, sample_to_time
 
-# From how many elements on a time says more than how long a launch takes.
+# From this many elements, the time is not dominated by the launch.
 LARGE = 1 << 16
 SHAPE = (512, 1024)
-# The best of so many calls counts, as other processes take cores; of fewer where they take long.
+# The best of this many calls counts, as other processes take cores; of fewer calls if they are slow.
 REPEATS = 12
 SECONDS = 0.5
 
@@ -25,7 +25,7 @@ def measure(subject: Subject) -> dict[str, float] | None:
         subject: the operator.
 
     Returns:
-        `elements`, and seconds on the `device` and the `cpu`; None where there is no call with LARGE elements.
+        `elements`, and seconds on the `device` and the `cpu`; None if no call has LARGE elements.
     """
     if subject.info is None or subject.dtype != torch.float32:
         return None
@@ -41,7 +41,7 @@ def measure(subject: Subject) -> dict[str, float] | None:
 
 
 def _large(info: OpInfo) -> SampleInput | None:
-    """A large sample of the operators that take any shape."""
+    """A large sample for operators that accept any shape."""
     torch.manual_seed(0)
     if isinstance(info, UnaryUfuncInfo | ReductionOpInfo | BinaryUfuncInfo):
         count = 2 if isinstance(info, BinaryUfuncInfo) else 1

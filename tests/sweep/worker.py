@@ -1,4 +1,4 @@
-"""The process that checks pairs, and may die of one: each line of its input is a pair, and it answers with lines."""
+"""The worker process, which checks pairs and may crash in one: each input line is a pair, and it answers with lines."""
 
 import os
 import warnings
@@ -16,7 +16,7 @@ def work(threads: int) -> None:
     """Check pairs until there are no more.
 
     Args:
-        threads: how many the CPU backend may use.
+        threads: the number of threads of the CPU backend.
     """
     channel = Channel()
     warnings.simplefilter("ignore")
@@ -24,12 +24,12 @@ def work(threads: int) -> None:
     channel.say(ready=True)
     while (job := channel.heard()) is not None:
         _check(channel, job["pair"], set(job["done"]))
-    # Not through the driver's own end, which may take long.
+    # Skips the driver's own exit handlers, which may take long.
     os._exit(0)
 
 
 def _check(channel: Channel, name: str, done: set[str]) -> None:
-    """Run the checks of a pair that are not done, and say what each gives."""
+    """Run the unfinished checks of a pair, and report each result."""
     torch.manual_seed(0)
     given = subject(parse(name))
     channel.say(checks=list(given.checks))

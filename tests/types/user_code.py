@@ -1,4 +1,4 @@
-"""Code as users write it, which mypy has to accept: `make lint` checks this file, and nothing runs it."""
+"""User code that mypy has to accept: `make lint` checks this file, and nothing runs it."""
 
 from typing import assert_type
 
@@ -23,4 +23,4 @@ torch.opencl.synchronize()
 with torch.opencl.stream(torch.opencl.Stream()), torch.opencl.device(0):
     x.add_(1)
 
-torch.opencl.memory_allocated("a", "b")  # type: ignore[call-arg]  # an error that has to be found
+torch.opencl.memory_allocated("a", "b")  # type: ignore[call-arg]  # mypy must find this error

@@ -1,4 +1,4 @@
-"""`python tests/upstream PYTORCH FILES...`: see CONTRIBUTING.md."""
+"""`python tests/upstream PYTORCH FILES...`: see docs/testing.md."""
 
 import os
 import sys

@@ -14,31 +14,31 @@ FILES = tuple(
     f"{FOLDER}/{name}.py"
     for name in ("test_torchinductor", "test_torchinductor_dynamic_shapes", "test_torchinductor_opinfo")
 )
-# How the names of test classes end, which a file makes for each device.
+# The suffixes of test classes that a file creates for each device.
 SUFFIXES = {"opencl": ("GPUTests", "GPUTest"), "cpu": ("CpuTests", "CpuTest")}
 
 
 def is_of_compiler(file: Path) -> bool:
-    """Return true for a file of tests of Inductor."""
+    """Return true if a file has tests of Inductor."""
     return file.parent.name == FOLDER
 
 
 def provide(device: str) -> None:
-    """Let the tests' helpers name one device alone: opencl is their GPU.
+    """Make the tests' helpers know only one device: opencl takes the role of their GPU.
 
     Args:
         device: `opencl` or `cpu`.
     """
     helpers = import_module("torch.testing._internal.inductor_utils")
     is_gpu = device != "cpu"
-    # Read by classes of tests as they are made. HAS_CUDA and HAS_XPU are names of older releases.
+    # Test classes read these when they are created. HAS_CUDA and HAS_XPU are names of older releases.
     known = {"GPU_TYPE": "opencl", "HAS_GPU": is_gpu, "RUN_GPU": is_gpu, "HAS_MULTIGPU": False}
     known |= {"HAS_CUDA": False, "HAS_XPU": False}
     if is_gpu:
         known |= {"HAS_CPU": False, "RUN_CPU": False}
         torch.library.Library.impl = _for_us_too(torch.library.Library.impl)
     vars(helpers).update(known)
-    # Names of PyTorch 2.6 that later releases have elsewhere, and not at all.
+    # Names of PyTorch 2.6 that later releases have elsewhere, or not at all.
     utils, compile_fx = (
         import_module("torch.testing._internal.common_utils"),
         import_module("torch._inductor.compile_fx"),
@@ -52,7 +52,7 @@ def _gone(*args: Any) -> None:
 
 
 def _for_us_too(impl: Callable[..., Any]) -> Callable[..., Any]:
-    """Let what tests register for CUDA be there for this device too."""
+    """Make implementations that tests register for CUDA available for this device too."""
 
     def registered(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> Any:
         if dispatch_key == "CUDA":
@@ -63,10 +63,10 @@ def _for_us_too(impl: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def adopt(module: ModuleType) -> None:
-    """Let a file's tables by device say of opencl what they say of CUDA: tolerances, and where one sample is enough.
+    """Copy a file's per-device tables from CUDA to opencl: tolerances, and where one sample is enough.
 
     Args:
-        module: of tests.
+        module: the module of tests.
     """
     for name, table in vars(module).items():
         if name.startswith("inductor_") and isinstance(table, defaultdict) and "cuda" in table:

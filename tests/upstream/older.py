@@ -1,4 +1,4 @@
-"""Helpers that test files of older releases import, and that the release in use has under other names or not at all."""
+"""Helpers that test files of older releases import, and that the current release renamed or removed."""
 
 import unittest
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 INTERNAL = "torch.testing._internal"
-# By a module and a name in it: where the helper is now, by module and name.
+# Helpers by their old module and name, with the new module and name.
 MOVED = {
     ("common_mkldnn", "bf32_on_and_off"): ("common_mkldnn", "reduced_f32_on_and_off"),
     ("common_methods_invocations", "skip"): ("common_device_type", "skip"),
@@ -17,26 +17,26 @@ MOVED = {
 
 
 def provide() -> None:
-    """Give PyTorch's helpers their older names too, where the release in use lacks these."""
+    """Add the older names to PyTorch's helpers if the current release lacks them."""
     for (module, name), (source, now) in MOVED.items():
         _set(_internal(module), name, getattr(_internal(source), now, None))
     devices = _internal("common_device_type")
     if hasattr(devices, "skipOps"):
         _set(_internal("common_methods_invocations"), "skipOps", _skip_ops)
     devices.instantiate_device_type_tests = _with_supers(devices.instantiate_device_type_tests)
-    # Of CUDA devices, and of tests without a device type: neither is run here.
+    # For CUDA devices, and for tests without a device type, neither of which is run here.
     _set(_internal("common_cuda"), "tf32_is_not_fp32", lambda: False)
     _set(_internal("common_nn"), "new_module_tests", [])
 
 
 def _skip_ops(test_class: str, test: str, skipped: Any) -> Any:
-    """Take the class and the name of a test too, which are no longer asked for."""
+    """Accept the class and the name of a test too, which are not parameters any more."""
     del test_class, test
     return _internal("common_device_type").skipOps(skipped)
 
 
 def _with_supers(instantiate: Callable[..., None]) -> Callable[..., None]:
-    """Let `super(self.__class__, self)` mean the class that the tests are written in, not one made of it."""
+    """Make `super(self.__class__, self)` refer to the class in the source, not to one generated from it."""
 
     def instantiated(generic: type[unittest.TestCase], scope: dict[str, Any], **options: Any) -> None:
         for name in ("setUp", "tearDown"):

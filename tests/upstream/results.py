@@ -1,4 +1,4 @@
-"""Results of tests on the device, and of those that fail there on the CPU."""
+"""Results of tests on the device, and of its failing tests on the CPU."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 from upstream.exclusions import reason
 
-# Percent of what the CPU passes.
+# The least percentage of the tests that pass on the CPU.
 LEAST_PASSED = 98.0
 BAD = ("failed", "crash", "hang")
 
@@ -17,9 +17,9 @@ class Result:
     """Results of a test.
 
     Attributes:
-        file: in PyTorch's folder of tests.
+        file: its path in PyTorch's folder of tests.
         test: class and name, without the device.
-        runs: by `device` and `cpu`: `outcome`, `text`, `seconds` and `fallbacks`. The CPU runs what the device fails.
+        runs: by `device` and `cpu` (only for failures): `outcome`, `text`, `seconds` and `fallbacks`.
     """
 
     file: str
@@ -33,7 +33,7 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """`passed`, `skipped`, `failed`, `crash`, `hang`; `not on the CPU` where that does not pass it either."""
+        """`passed`, `skipped`, `failed`, `crash`, `hang`; or `not on the CPU` if the CPU does not pass it either."""
         outcome = self.runs["device"]["outcome"]
         if outcome not in BAD or "cpu" not in self.runs:
             return outcome
@@ -44,7 +44,7 @@ def lines(results: Iterable[Result], refused: dict[str, str]) -> Iterator[str]:
     """Summarise.
 
     Args:
-        results: of tests that the device ran.
+        results: the results of tests that the device ran.
         refused: files that cannot be imported, with the error.
 
     Yields:
@@ -62,17 +62,17 @@ def lines(results: Iterable[Result], refused: dict[str, str]) -> Iterator[str]:
         of_file = [result for result in results if result.file == file]
         yield f"{file}: {_counts(of_file)}; {passed(of_file):.2f} %"
     yield f"all: {_counts(results)}"
-    yield f"{passed(results):.2f} % of what the CPU passes (at least {LEAST_PASSED})"
+    yield f"{passed(results):.2f} % of the tests that pass on the CPU (at least {LEAST_PASSED})"
 
 
 def passed(results: Iterable[Result]) -> float:
-    """Say how much of what the CPU passes the device does.
+    """Compute how many of the tests that pass on the CPU pass on the device.
 
     Args:
-        results: of tests.
+        results: the results of tests.
 
     Returns:
-        Percent. What the device passes the CPU is taken to pass.
+        A percentage. Tests that pass on the device are assumed to pass on the CPU.
     """
     outcomes = Counter(result.outcome for result in results)
     counted = sum(outcomes[outcome] for outcome in ("passed", *BAD))
@@ -88,8 +88,8 @@ def excluded(file: str, tests: Iterable[str]) -> dict[str, str]:
     """Find the tests that are not run.
 
     Args:
-        file: in PyTorch's folder of tests.
-        tests: class and name of each.
+        file: its path in PyTorch's folder of tests.
+        tests: class and name of each test.
 
     Returns:
         The reasons by test.

@@ -1,4 +1,4 @@
-"""Gives PyTorch's tests to workers, survives their ends, and compares the device with the CPU."""
+"""Assigns PyTorch's tests to workers, restarts them after crashes and hangs, and compares the device with the CPU."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ from upstream.results import BAD, LEAST_PASSED, Result, excluded, lines, passed
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "target" / "upstream" / "results.jsonl"
-# The files whose tests PyTorch makes for each device.
+# The files whose tests PyTorch generates for each device.
 FILES = (
     "test_torch.py", "test_ops.py", "test_ops_gradients.py", "test_ops_fwd_gradients.py", "test_nn.py",
     "test_reductions.py", "test_indexing.py", "test_view_ops.py", "test_autograd.py", "test_modules.py",
@@ -22,12 +22,12 @@ FILES = (
     "test_sort_and_select.py", "test_scatter_gather_ops.py", "test_shape_ops.py", "test_tensor_creation_ops.py",
     "test_type_promotion.py", "test_serialization.py", "test_transformers.py", "nn/*",
 )  # fmt: skip
-# Which of PyTorch's device types a run makes tests for, and what they call the device.
+# The PyTorch device types for which a run generates tests, and their names of the device.
 DEVICES = {"device": ("privateuse1", "opencl"), "cpu": ("cpu", "cpu")}
 HANG_SECONDS = 180.0
-# Of all tests of a file, on a busy machine.
+# For all tests of a file, on a busy machine.
 COLLECT_SECONDS = 600.0
-# To collect the tests of a large file takes a minute.
+# Collecting the tests of a large file takes a minute.
 JOBS_OF_A_WORKER = 4000
 
 
@@ -35,24 +35,24 @@ def main() -> int:
     """Run the program.
 
     Returns:
-        The exit status: 1 if the device passes too little of what the CPU passes.
+        The exit status: 1 if the device passes too few of the tests that pass on the CPU.
     """
     parser = argparse.ArgumentParser(prog="tests/upstream", description=__doc__)
     parser.add_argument("pytorch", type=Path, help="a checkout of PyTorch, or Debian's source of it")
     parser.add_argument("files", nargs="*", help="patterns of files, test_torch or nn/*; test_torch::sort for tests")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes")
     parser.add_argument("--hang", type=float, default=HANG_SECONDS, help="seconds after which a test hangs")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after this time: another run goes on")
-    parser.add_argument("--sample", type=int, help="so many tests of each file, drawn by --seed")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop then; another run continues")
+    parser.add_argument("--sample", type=int, help="the number of tests of each file, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0, help="which tests")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results, to which a run adds")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results, to which runs append")
     parser.add_argument("--failures", action="store_true", help="run tests again that did not pass")
     parser.add_argument("--worker", choices=DEVICES, help=argparse.SUPPRESS)
     asked = parser.parse_intermixed_args()
     folder = asked.pytorch / "test"
     if not folder.is_dir():
         parser.error(
-            f"{asked.pytorch} has no folder `test`: it is to be a checkout of PyTorch, or `apt-get source pytorch`"
+            f"{asked.pytorch} has no folder `test`: it must be a checkout of PyTorch, or `apt-get source pytorch`"
         )
     if asked.worker:
         from upstream.worker import work
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def supervise(asked: argparse.Namespace, folder: Path) -> int:
-    """Run files one after the other, each in several workers.
+    """Run files one after the other, each with several workers.
 
     Args:
         asked: the command line.
@@ -87,7 +87,7 @@ def supervise(asked: argparse.Namespace, folder: Path) -> int:
 
 
 class Run:
-    """Results so far, and what is needed to get more."""
+    """The results so far, and the state of the run."""
 
     def __init__(self, asked: argparse.Namespace, folder: Path, journal: Journal) -> None:
         self.asked = asked
@@ -101,10 +101,10 @@ class Run:
 
         Args:
             file: its name.
-            pattern: of tests.
+            pattern: a pattern of tests.
 
         Returns:
-            Why it cannot be imported; nothing where it can.
+            The import error; empty if the import succeeds.
         """
         tests, refusal = self.collected(file)
         for test, why in excluded(file, tests).items():
@@ -117,17 +117,17 @@ class Run:
         return refusal
 
     def collected(self, file: str) -> tuple[list[str], str]:
-        """Ask a worker which tests a file has for the device, and why it cannot be imported if so."""
+        """Get a file's tests for the device from a worker, or its import error."""
         worker = self.launch(file, "device")
         try:
             line = worker.next(COLLECT_SECONDS)
         except TimeoutError:
             line = None
         worker.kill()
-        return (line["tests"], line["refusal"]) if line else ([], "the process ends while it is imported")
+        return (line["tests"], line["refusal"]) if line else ([], "the process ends during the import")
 
     def chosen(self, file: str, tests: list[str]) -> list[Result]:
-        """Draw a sample, and find what is known of it."""
+        """Draw a sample, and find the known results."""
         if self.asked.sample is not None:
             tests = sorted(tests, key=lambda test: sha256(f"{self.asked.seed} {test}".encode()).digest())
             tests = tests[: self.asked.sample]
@@ -135,7 +135,7 @@ class Run:
         return [self.results.get(result.name, result) for result in found]
 
     def is_due(self, result: Result) -> bool:
-        """Return true if a test is to be run; forgets its earlier result if so."""
+        """Return true if a test has to run; its earlier result is then dropped."""
         if "device" in result.runs and not (self.asked.failures and result.outcome in BAD):
             return False
         result.runs.pop("device", None)
@@ -153,7 +153,7 @@ class Run:
         def start() -> Watched:
             worker = self.launch(file, on)
             if worker.next(COLLECT_SECONDS) is None:
-                raise RuntimeError(f"the worker does not start:\n{worker.end()[1]}")
+                raise RuntimeError(f"the worker did not start:\n{worker.end()[1]}")
             return worker
 
         todo = list(results)
@@ -167,8 +167,8 @@ class Run:
         environment = {
             **os.environ,
             "PYTORCH_TESTING_DEVICE_ONLY_FOR": DEVICES[on][0],
-            # Tests that PyTorch makes for the CPU and CUDA only, too. With the first class of a file, the device type
-            # takes the device's name, by which it is looked for from then on.
+            # Includes tests that PyTorch generates for the CPU and CUDA only. With the first class of a file, the
+            # device type takes the device's name, and is looked up by it from then on.
             "PYTORCH_TESTING_DEVICE_FOR_CUSTOM": ",".join(DEVICES[on]),
             "PYTORCH_PRINT_REPRO_ON_FAILURE": "0",
             "PYTHONPATH": os.pathsep.join([str(self.folder), os.environ.get("PYTHONPATH", "")]),
@@ -178,7 +178,7 @@ class Run:
         return Watched([*program, "--worker", on], environment, self.folder)
 
     def serve(self, on: str, worker: Watched, result: Result) -> bool:
-        """Have a worker run a test; never leaves a part of it."""
+        """Let a worker run a test; it is always finished."""
         worker.tell(test=result.test)
         try:
             line = worker.next(self.asked.hang)

@@ -1,6 +1,6 @@
-"""The process that runs tests, and may die of one: each line of its input is a test, and it answers with lines.
+"""The worker process, which runs tests and may crash in one: each input line is a test, and it answers with lines.
 
-It is an ordinary run of pytest whose loop over the tests is replaced, as that of pytest-xdist's workers is.
+It is an ordinary run of pytest with another loop over the tests, like the workers of pytest-xdist.
 """
 
 import os
@@ -15,8 +15,8 @@ from watched import Channel
 
 from upstream import compiler, older
 
-# By a device's name in those of tests: how the names of test classes for it end. PyTorch learns what the device is
-# called when it makes the first of them.
+# By the device's name in test names: the suffixes of test classes. PyTorch learns the device's name when it creates the
+# first of them.
 SUFFIXES = {
     "opencl": ("PRIVATEUSE1", "OPENCL", *compiler.SUFFIXES["opencl"]),
     "cpu": ("CPU", *compiler.SUFFIXES["cpu"]),
@@ -25,7 +25,7 @@ TEXT = 300
 
 
 class Loop:
-    """A plugin of pytest: runs the tests that it is told to, in the order in which it is told."""
+    """A pytest plugin that runs the requested tests, in the order of the requests."""
 
     def __init__(self, channel: Channel, device: str) -> None:
         self.channel = channel
@@ -34,29 +34,29 @@ class Loop:
         self.refusal = ""
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note why a file cannot be imported."""
+        """Record an import error of a file."""
         if report.failed:
             self.refusal = str(report.longrepr).strip().splitlines()[-1][:TEXT]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what a part of a test gave: its setup, the test, a sub-test or its teardown."""
+        """Record the result of a part of a test: its setup, the test, a sub-test or its teardown."""
         self.reports.append(report)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Run the tests that are asked for, until there are no more."""
+        """Run the requested tests, until there are no more."""
         items = {key(item, self.device): item for item in session.items if is_of(item, self.device)}
         for module in {item.module for item in items.values()}:
             compiler.adopt(module)
         self.channel.say(tests=list(items), refusal=self.refusal)
         while (job := self.channel.heard()) is not None:
             if job["test"] not in items:
-                self.channel.say(outcome="missing", text="there is no such test for this device")
+                self.channel.say(outcome="missing", text="no such test for this device")
                 continue
             self.reports.clear()
             torch.opencl.reset_fallbacks()
             start = time.perf_counter()
             item = items[job["test"]]
-            # As if it were the last one: what its class or file has set up is taken down before the answer.
+            # Like the last test: fixtures of its class or file are torn down before the answer.
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
             outcome, text = summarised(self.reports)
             error = late_error()
@@ -72,10 +72,10 @@ class Loop:
 
 
 def late_error() -> str:
-    """Wait for the device, so that no test meets the errors of an earlier one.
+    """Wait for the device, so that an error of one test is not raised in the next.
 
     Returns:
-        The error that a kernel reports and nobody has read; nothing if there is none.
+        The error that a kernel reported and the test did not raise; empty if there is none.
     """
     try:
         torch.opencl.synchronize()
@@ -92,17 +92,17 @@ def is_of(item: pytest.Item, device: str) -> bool:
         device: `opencl` or `cpu`.
 
     Returns:
-        False for tests of another device, and those of none.
+        False for tests of another device, and for tests without a device.
     """
     return item.cls is not None and item.cls.__name__.endswith(SUFFIXES[device]) and f"_{device}" in item.name
 
 
 def key(item: pytest.Item, device: str) -> str:
-    """Name a test alike for all devices.
+    """Name a test equally for all devices.
 
     Args:
         item: the test.
-        device: that it was made for.
+        device: the device that it was made for.
 
     Returns:
         Class and test, without the device.
@@ -111,15 +111,15 @@ def key(item: pytest.Item, device: str) -> str:
     name = item.cls.__name__
     for suffix in SUFFIXES[device]:
         name = name.removesuffix(suffix)
-    # Of a class that is named by the device alone.
+    # A class name that consists only of the device suffix.
     return f"{name or 'Tests'}::{before}{after}"
 
 
 def summarised(reports: list[pytest.TestReport]) -> tuple[str, str]:
-    """Make one outcome of those of a test's parts.
+    """Combine the outcomes of a test's parts.
 
     Args:
-        reports: of the parts.
+        reports: the reports of the parts.
 
     Returns:
         `failed`, `skipped` or `passed`, and the last line of the error or the reason.
@@ -140,11 +140,11 @@ def work(file: Path, device: str) -> None:
     """Collect a file's tests, and run those that are asked for.
 
     Args:
-        file: of PyTorch.
+        file: the file of PyTorch.
         device: `opencl` or `cpu`.
     """
     channel = Channel()
-    # PyTorch's helpers read the command line when they are imported.
+    # PyTorch's helpers read the command line on import.
     sys.argv = [str(file)]
     older.provide()
     if compiler.is_of_compiler(file):

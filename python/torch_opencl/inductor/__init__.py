@@ -1,5 +1,5 @@
-"""``torch.compile`` for opencl: Inductor, the default backend, writes OpenCL C by what is in this package.
+"""``torch.compile`` for opencl: this package makes Inductor, the default backend, write OpenCL C.
 
-Importing torch costs nothing more for it: each part is installed when PyTorch imports the module that it adds to
+It does not slow down ``import torch``: each part is installed when PyTorch imports the module that it extends
 (:mod:`torch_opencl._hooks`).
 """

@@ -1,6 +1,6 @@
 """Comparisons of positions whose result is the same in all lanes of a vector: masks of concatenations and paddings.
 
-Vectors begin at multiples of their width. Where a bound is one too, it lies between two vectors, and never within one.
+Vectors begin at multiples of their width. A bound that is such a multiple lies between two vectors, never within one.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,13 +14,13 @@ from .statements import Expr, Value
 if TYPE_CHECKING:
     from .lanes import Lanes
 
-# Comparisons other than for equality, and the same with their sides exchanged.
+# Ordering comparisons, and the comparisons with exchanged operands.
 ORDERS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _EXCHANGED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
 class Comparison(NamedTuple):
-    """A position, the sign and a number: of one lane, and so of all."""
+    """A position, the operator and a bound, which hold for all lanes."""
 
     position: sympy.Expr
     sign: str
@@ -28,14 +28,14 @@ class Comparison(NamedTuple):
 
 
 def whole_comparison(lanes: "Lanes", expr: Expr) -> Comparison | None:
-    """Find whether a comparison gives the same in all lanes of every vector.
+    """Find whether a comparison gives the same result in all lanes of every vector.
 
     Args:
-        lanes: along which range they lie.
+        lanes: the lanes of the kernel.
         expr: one of ORDERS.
 
     Returns:
-        What is compared; None where lanes may differ, or where that is not known.
+        The comparison; None if lanes may differ, or if that is not known.
     """
     op, (x, y) = expr.op, expr.args
     if _number(lanes, x) is not None:
@@ -61,7 +61,7 @@ def _number(lanes: "Lanes", arg: object) -> int | None:
 
 
 def _begins_at_multiple(lanes: "Lanes", position: sympy.Expr) -> bool:
-    """Tell whether a position grows by 1 from lane to lane, from a multiple of the width on."""
+    """Return whether a position starts at a multiple of the width and grows by 1 from lane to lane."""
     nodes, known = lanes.kernel.range_tree_nodes, V.graph.sizevars.statically_known_multiple_of
     along = 0
     for symbol, factor in position.as_coefficients_dict().items():

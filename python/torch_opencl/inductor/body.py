@@ -1,4 +1,4 @@
-"""The parts that the texts of all kernels share: sizes, parts of indices, loops over vectors, statements."""
+"""The parts that the sources of all kernels share: sizes, parts of indices, loops over vectors, statements."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,9 +17,9 @@ from .target import Target
 if TYPE_CHECKING:
     from .kernel import OpenCLKernel
 
-# Work-items of a GPU's group.
+# Work-items of a group on GPUs.
 GROUP = 64
-# Tasks are split among so many work-items for each compute unit of a CPU.
+# Work-items per compute unit of a CPU, among which tasks are split.
 ITEMS_PER_UNIT = 4
 # Below this many elements a launch has one work-item.
 FEW = 8192
@@ -32,12 +32,12 @@ def hint(expr: sympy.Expr) -> int:
 
 @dataclass
 class Vectors:
-    """Vectors of x from `at` on, of which a kernel computes all phases.
+    """Vectors of x from `at` on, for which a kernel computes all phases.
 
     Attributes:
-        width: of each.
-        copies: how many.
-        known: what a phase has left to those behind it, in an array with an element for each vector.
+        width: the lanes of each vector.
+        copies: the number of vectors.
+        known: results of earlier phases, in arrays with an element for each vector.
     """
 
     width: int
@@ -46,12 +46,12 @@ class Vectors:
 
 
 class Body:
-    """The text between a kernel's braces; subclasses write its loops.
+    """The body of a kernel; subclasses write its loops.
 
     Attributes:
         prefix: of the range along which lanes lie.
-        out: the text.
-        locals: declarations of local memory, which stand in front of everything else.
+        out: the source.
+        locals: declarations of local memory, which precede everything else.
     """
 
     prefix = "x"
@@ -73,22 +73,22 @@ class Body:
             return 1
         return 1 if isinstance(self.length, sympy.Integer) and int(self.length) < width else width
 
-    # --- what subclasses write
+    # --- overridden by subclasses
 
     def write(self) -> None:
-        """Write the text."""
+        """Write the source."""
         raise NotImplementedError
 
     def tasks(self) -> sympy.Expr:
-        """The number of tasks that a CPU's work-items share."""
+        """The number of tasks that the work-items share on CPUs."""
         raise NotImplementedError
 
     def group_items(self) -> sympy.Expr:
-        """The number of a GPU's work-items."""
+        """The number of work-items on GPUs."""
         return (self.kernel.numels["x"] + GROUP - 1) // GROUP * GROUP
 
     def global_size(self, work: int) -> str:
-        """The number of work-items, as the wrapper's Python.
+        """The number of work-items, as Python code of the wrapper.
 
         Args:
             work: the likely number of elements.
@@ -106,11 +106,11 @@ class Body:
     # --- sizes and blocks
 
     def size(self, expr: sympy.Expr) -> str:
-        """The text of a size."""
+        """The source of a size."""
         return self.kernel.kexpr(self.kernel.rename_indexing(expr))
 
     def divisor(self, expr: sympy.Expr) -> str:
-        """A size by which others are divided: those that depend on data may be 0."""
+        """A size as a divisor: a size that depends on data may be 0."""
         text = self.size(expr)
         return text if isinstance(expr, sympy.Integer) else f"max((long)({text}), 1L)"
 
@@ -120,17 +120,17 @@ class Body:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Write a block of statements behind a head, such as a loop's."""
+        """Write a block of statements after a head, such as a loop's."""
         self.out.splice(head + " {\n")
         with self.out.indent():
             yield
         self.line("}")
 
     def steps(self, copies: int = 1) -> list[tuple[int, int]]:
-        """How loops along the lanes are divided: most of a length in vectors, its rest in smaller steps.
+        """The loops along the lanes: vectors for most of a length, smaller steps for its rest.
 
         Args:
-            copies: vectors that a step of the first loop takes.
+            copies: vectors in a step of the first loop.
 
         Returns:
             For each loop the width of vectors and their number in a step.
@@ -151,7 +151,7 @@ class Body:
         """Write a loop of `at` along the lanes. Inside it `i` is the first lane's index.
 
         Args:
-            end: where it ends.
+            end: the loop's end.
             width: of vectors.
             copies: vectors in a step; `copy` counts them.
         """
@@ -176,8 +176,8 @@ class Body:
         Args:
             prefix: of the range.
             base: the variable of the index, or of its row.
-            is_lane: None where `base` is the whole index. Else true for the parts that depend on i, false for the
-                others, which depend on the row alone.
+            is_lane: None if `base` is the whole index. Otherwise true for the parts that depend on i, false for the
+                parts that depend only on the row.
             without: parts that are declared elsewhere.
         """
         sizevars = V.graph.sizevars
@@ -185,7 +185,7 @@ class Body:
             if entry.prefix != prefix or entry.name in without:
                 continue
             if is_lane is None or self.length is None:
-                # A row of one element has no lanes: all depends on the row.
+                # A row of one element has no lanes: all parts depend on the row.
                 if is_lane:
                     continue
                 root = sympy.Symbol(base, integer=True, nonnegative=True)
@@ -216,7 +216,7 @@ class Body:
         """Write statements.
 
         Args:
-            statements: those of a phase.
+            statements: of a phase.
             width: of vectors.
             accumulators: of the phase's reductions.
             position: the flat index of the reduction.
@@ -231,13 +231,13 @@ class Body:
                 self.out.splice(self.lanes.text(statement, width))
 
     def phases_of_x(self, width: int, copies: int = 1) -> None:
-        """Write all phases for an x, for a vector of them, or for some vectors; reductions are loops of single indices.
+        """Write all phases for one x, one vector or several vectors of x; reductions are loops over single indices.
 
-        What a phase leaves to those behind it is an array with an element for each vector.
+        The result of a phase for later ones is an array with an element for each vector.
 
         Args:
             width: of vectors.
-            copies: vectors, from `at` on.
+            copies: the number of vectors, from `at` on.
         """
         columns = Vectors(width, copies)
         for phase in self.phases:
@@ -261,10 +261,10 @@ class Body:
         """Write a loop over a reduction for vectors of x.
 
         Args:
-            phase: what is in it.
+            phase: its statements are the loop's body.
             columns: the vectors.
             accumulators: of the phase's reductions.
-            first: index of the reduction.
+            first: the first index of the reduction.
         """
         with self.block(f"for (long r0_index = {first}; r0_index < {self.numels['r0_']}; r0_index++)"):
             self.entries("r0_", "r0_index")
@@ -279,7 +279,7 @@ class Body:
 
         Args:
             columns: the vectors.
-            statements: those of which later loops need the results.
+            statements: statements whose results later loops need.
             is_unrolled: whether compilers unroll it.
         """
         width, copies = columns.width, columns.copies

@@ -1,4 +1,4 @@
-"""Kernels whose lanes lie along x, and those of which a GPU's work-item takes one x."""
+"""Kernels whose lanes lie along x (CPUs), and kernels with a work-item per x (GPUs)."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -12,18 +12,18 @@ from .splits import MANY
 from .statements import Phase, Statement
 from .turning import Turning
 
-# Elements of a piece of a row that a CPU's work-item takes as one task.
+# Elements of a piece of a row, which is one task on CPUs.
 PIECE = 4096
-# Vectors of columns that a loop over a reduction sums at once: neighbouring lines of memory are fetched together, and
-# the accumulators still fit in registers. Both sums of layer norm's gradient over 4096 rows of 1024 floats take 1.9 ms
-# of all cores; with 4 vectors 2.4, with one 6.6 (PoCL).
+# Vectors of columns that a loop over a reduction sums at once: neighbouring cache lines are fetched together, and the
+# accumulators still fit in registers. Both sums of layer norm's gradient over 4096 rows of 1024 floats take 1.9 ms on
+# all cores; with 4 vectors 2.4, with one 6.6 (PoCL).
 COLUMN_VECTORS = 8
 FEWEST_COLUMN_VECTORS = 2
-# Accumulators of a loop over so many elements that they come from memory: as many as half of an L1 cache holds, since
-# memory gives long rows at once. On two cores with AVX2 those sums of layer norm take 1.3 ms so, with 8 vectors 2.9.
+# Bytes of accumulators, half of an L1 cache, if the elements are so many that they come from memory, which is faster
+# for long rows. On two cores with AVX2 these sums of layer norm then take 1.3 ms, with 8 vectors 2.9.
 CACHED_BYTES = 16 << 10
 MOST_COLUMN_VECTORS = 64
-# The most statements of a loop for which there are 8; longer ones take half as many, and so on.
+# Loops with at most this many statements take 8 vectors; up to twice as many statements take 4, and so on.
 COLUMN_STATEMENTS = 10
 
 
@@ -31,7 +31,7 @@ class Items(Body):
     """For GPUs: a work-item for each x, with a loop over the reduction inside."""
 
     def write(self) -> None:
-        """Write the text."""
+        """Write the source."""
         self.line("const long xindex = get_global_id(0);")
         self.line(f"if (xindex >= {self.numels['x']}) return;")
         self.entries("x", "xindex")
@@ -48,13 +48,13 @@ class Pieces(Body):
     piece = PIECE
 
     def tasks(self) -> sympy.Expr:
-        """The number of pieces, at least."""
+        """A lower bound of the number of pieces."""
         return (self.kernel.numels["x"] + self.piece - 1) // self.piece
 
     def write(self) -> None:
-        """Write the text."""
+        """Write the source."""
         if self.length is None:
-            # Rows of one element: the index itself is all there is.
+            # Rows of one element, so that the row is the index.
             self.line("const long length = 1, piece = 1, pieces = 1;")
         else:
             self.line(
@@ -84,10 +84,10 @@ class Pieces(Body):
 
 
 class Columns(Pieces, Turning):
-    """For CPUs: the same with loops over a reduction inside, such as sums of columns.
+    """For CPUs: `Pieces` with loops over a reduction inside, such as sums of columns.
 
-    What is contiguous along the reduction, such as the result of a norm over channels that a matmul takes, is turned in
-    tiles: one step of the reduction for each row of a tile.
+    Buffers that are contiguous along the reduction, such as a matmul's input that a norm over channels writes, are
+    transposed in tiles: one step of the reduction for each row of a tile.
     """
 
     @cached_property
@@ -100,7 +100,7 @@ class Columns(Pieces, Turning):
         copies = COLUMN_VECTORS
         while copies > 1 and longest > COLUMN_STATEMENTS * (COLUMN_VECTORS // copies):
             copies //= 2
-        # Every core is to have a task, as long as rows of a task are not too short for memory.
+        # Every core should have a task, but rows of a task must not be too short for memory bandwidth.
         columns = hint(self.kernel.numels["x"])
         while (
             copies > FEWEST_COLUMN_VECTORS and columns < copies * self.target.vector_width * self.target.compute_units
@@ -109,7 +109,7 @@ class Columns(Pieces, Turning):
         return copies
 
     def _wide_copies(self, loops: Sequence[Phase]) -> int:
-        """Vectors of columns whose accumulators are in a cache and not in registers; 0 where elements are few."""
+        """Vectors of columns whose accumulators are in a cache and not in registers; 0 if there are few elements."""
         width, numels = self.target.vector_width, self.kernel.numels
         columns, elements = hint(numels["x"]), hint(numels["x"]) * hint(numels["r0_"])
         if elements < MANY or any(self._turned(phase) for phase in loops):
@@ -118,7 +118,7 @@ class Columns(Pieces, Turning):
         parts = sum(len(statement.targets) for statement in statements if statement.expr.op == "reduce")
         most = max(1, min(MOST_COLUMN_VECTORS, CACHED_BYTES // (8 * width * max(1, parts))))
         length = hint(self.length) if self.length is not None else 0
-        # Pieces of about the same size, of which every core has one.
+        # Pieces of about equal size, at least one per core.
         pieces = max(-(-length // (width * most)), -(-self.target.compute_units * length // columns), 1)
         return length // width // pieces
 
@@ -138,7 +138,7 @@ class Columns(Pieces, Turning):
     def loop_of_x(
         self, phase: Phase, columns: Vectors, accumulators: Sequence[reductions.Accumulator], first: str = "0"
     ) -> None:
-        """Write a loop over a reduction for vectors of x: in tiles, and then what is left of it step by step."""
+        """Write a loop over a reduction for vectors of x: in tiles, then the rest step by step."""
         turned = self._turned(phase) if columns.width > 1 else []
         if not turned:
             super().loop_of_x(phase, columns, accumulators, first)
@@ -154,7 +154,7 @@ class Columns(Pieces, Turning):
             super().loop_of_x(phase, columns, accumulators, "r0_first")
 
     def _turned(self, phase: Phase) -> list[Statement]:
-        """Loads and stores of a phase that are contiguous along the reduction, and not along the lanes."""
+        """Loads and stores of a phase that are contiguous along the reduction and not along the lanes."""
         length, numel = self.kernel.inner_length("r0_"), self.kernel.numels["r0_"]
         is_row = V.graph.sizevars.statically_known_equals
         is_whole = V.graph.sizevars.statically_known_multiple_of
@@ -170,7 +170,7 @@ class Columns(Pieces, Turning):
             )
             if mask is None and steps[0] not in (0, 1) and steps[1] == 1:
                 found.append(statement)
-        # A tile is written once all of it has been read: what the phase reads and writes, it does at one index.
+        # A tile is written after all of it has been read, so a buffer that is read and written must have one index.
         indices: dict[str, set[sympy.Expr]] = {}
         for statement in accesses:
             indices.setdefault(statement.expr.args[0], set()).add(statement.expr.args[1])
@@ -190,7 +190,7 @@ class Columns(Pieces, Turning):
         self.turn(arrays, [s for s in turned if s.expr.op == "store"], is_load=False)
 
     def place_of_lane(self) -> None:
-        """Declare the parts of indices where a lane's row of a tile begins in memory."""
+        """Declare the parts of the index of a lane's row of a tile in memory."""
         self.line("const long r0_index = r0_first, i = first_i + lane;")
         self.entries("r0_", "r0_index")
         self.entries("x", "xrow", is_lane=True)

@@ -1,4 +1,4 @@
-"""Values of one dtype as those of another."""
+"""Conversions of values between dtypes."""
 
 import torch
 
@@ -7,7 +7,7 @@ from .statements import Value
 
 
 def promoted(args: tuple[object, ...]) -> torch.dtype:
-    """The dtype to which values promote each other; numbers do not count."""
+    """The promoted dtype of some values; Python numbers are ignored."""
     dtypes = [arg.dtype for arg in args if isinstance(arg, Value)]
     dtype = dtypes[0]
     for other in dtypes[1:]:
@@ -16,7 +16,7 @@ def promoted(args: tuple[object, ...]) -> torch.dtype:
 
 
 def converted(text: str, source: torch.dtype, target: torch.dtype, wide: int) -> str:
-    """A value of one dtype as one of another.
+    """A value converted to another dtype.
 
     Args:
         text: the value, an expression that needs no parentheses.
@@ -52,5 +52,5 @@ def converted(text: str, source: torch.dtype, target: torch.dtype, wide: int) ->
 
 
 def _whole(text: str, kind: str, suffix: str) -> str:
-    """Floating values as longs, through which what does not fit a narrower type goes."""
+    """Floating values as longs: values that do not fit a narrower type are converted through long."""
     return f"convert_long{suffix}({text})" if kind in ("float", "double") else text

@@ -1,4 +1,4 @@
-"""Convolutions that can be fused with what follows them."""
+"""Convolutions that can be fused with following operations."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -36,11 +36,11 @@ class Convolution(epilogues.Gemm):
         self._is_allocated = True
 
     def should_allocate(self) -> bool:
-        """Tell whether the wrapper allocates the output: that of eager mode comes with its memory."""
+        """Return whether the wrapper allocates the output: the eager operator allocates its own."""
         return self._is_allocated
 
     def extract_read_writes(self, normalize: bool = False) -> dependencies.ReadWrites:
-        """Say that the output is written in the order of its memory, as what follows reads it."""
+        """Declare that the output is written in memory order, as following operations read it."""
 
         def store(index: Sequence[Any], _: Any) -> Any:
             return ops.store(self.get_name(), index[0], "fake")
@@ -49,7 +49,7 @@ class Convolution(epilogues.Gemm):
         return dataclasses.replace(super().extract_read_writes(normalize), writes=flat.writes)
 
     def eager_lines(self) -> list[str]:
-        """The operator of eager mode, and a check of its layout."""
+        """The call of the eager operator, and a check of its layout."""
         self._is_allocated = False
         name, operator = self.get_name(), "torch.ops.aten.convolution.default"
         stride, padding, dilation = self.geometry
@@ -81,7 +81,7 @@ def lowered(input: Any, weight: Any, bias: Any, parameters: tuple[Sequence[Any],
         groups: of channels.
 
     Returns:
-        The result; None where the convolution stays as it is.
+        The result; None if the convolution is not lowered here.
     """
     geometry = _integers(parameters, len(weight.get_size()) - 2)
     operands = [input, weight] if bias is None else [input, weight, bias]
@@ -100,7 +100,7 @@ def lowered(input: Any, weight: Any, bias: Any, parameters: tuple[Sequence[Any],
 
 
 def _integers(lists: tuple[Sequence[Any], ...], dims: int) -> Any:
-    """Lists with a number for each spatial dimension; None where one is not known."""
+    """Lists with a value for each spatial dimension; None if a value is not known."""
     if not all(isinstance(value, (int, sympy.Integer)) for values in lists for value in values):
         return None
     whole = tuple([int(value) for value in values] * (dims if len(values) == 1 else 1) for values in lists)
@@ -108,7 +108,7 @@ def _integers(lists: tuple[Sequence[Any], ...], dims: int) -> Any:
 
 
 def _is_gemm(weight_size: Sequence[Any], groups: int) -> bool:
-    """Tell whether the kernel of a convolution is that of a GEMM, which goes on with what follows."""
+    """Return whether a convolution runs as a GEMM kernel, which supports epilogues."""
     if not all(isinstance(size, (int, sympy.Integer)) for size in weight_size):
         return False
     out_channels, in_channels = map(int, weight_size[:2])
@@ -116,9 +116,9 @@ def _is_gemm(weight_size: Sequence[Any], groups: int) -> bool:
 
 
 def _is_channels_last(layout: ir.Layout, input: ir.Layout) -> bool | None:
-    """Tell whether the channels of a dense output lie innermost; None for a layout that our kernels do not write.
+    """Return whether a dense output is channels-last; None for a layout that our kernels do not write.
 
-    An output of one position is both: the input need not be copied then, whatever its layout.
+    An output of one position is both, and takes the input's layout so that the input need not be copied.
     """
     found = [is_last for is_last in (False, True) if _is_dense(layout, is_last)]
     if len(found) > 1:
@@ -127,7 +127,7 @@ def _is_channels_last(layout: ir.Layout, input: ir.Layout) -> bool | None:
 
 
 def _is_dense(layout: ir.Layout, is_last: bool) -> bool:
-    """Tell whether the elements follow one another, with channels innermost or as in a contiguous tensor."""
+    """Return whether the elements are dense, with channels innermost or as in a contiguous tensor."""
     dims = range(len(layout.size))
     if is_last and len(dims) < 4:
         return False

@@ -1,4 +1,4 @@
-"""The types of OpenCL C in which tensors of a dtype are stored, and computed."""
+"""The types of OpenCL C in which tensors of a dtype are stored and computed."""
 
 import math
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ import torch
 
 @dataclass(frozen=True)
 class Storage:
-    """How elements lie in memory.
+    """How elements are stored in memory.
 
     Attributes:
-        name: of the functions in compiled.cl that load and store them.
+        name: suffix of the functions in compiled.cl that load and store them.
         pointer: the element type of pointers to them.
         compute: the type of their values.
     """
@@ -39,7 +39,7 @@ STORAGE = {
 
 # Values of these are computed as int, and wrapped after each operation that may leave their range.
 NARROW = {torch.int8, torch.uint8, torch.int16, torch.uint16}
-# Their values are float32, but where a graph asks for the rounding.
+# Their values are float32, except where a graph requires the rounding.
 HALVES = {torch.float16, torch.bfloat16}
 
 
@@ -49,7 +49,7 @@ def compute_type(dtype: torch.dtype) -> str:
 
 
 def literal(value: float | int | bool, dtype: torch.dtype) -> str:
-    """A number as a constant of the type that a dtype is computed in."""
+    """A Python number as a constant of the type that a dtype is computed in."""
     if dtype == torch.bool:
         return str(int(bool(value)))
     kind = compute_type(dtype)
@@ -73,7 +73,7 @@ def _floating(value: float, kind: str) -> str:
         return f"(({kind})NAN)"
     if math.isinf(value):
         return f"(({kind}){'-' if value < 0 else ''}INFINITY)"
-    # As hexadecimals, which round nothing; what a float cannot hold is infinite.
+    # Hexadecimal, which is exact; values out of range of a float become infinite.
     if kind == "float":
         try:
             value = torch.tensor(value, dtype=torch.float32).item()

@@ -1,4 +1,4 @@
-"""The text of what follows a matmul or a convolution: functions of one result, and of sixteen neighbours on CPUs."""
+"""The source of an epilogue of a matmul or a convolution: functions of one result, and of sixteen results on CPUs."""
 
 from typing import TYPE_CHECKING
 
@@ -12,18 +12,18 @@ from .target import Target
 if TYPE_CHECKING:
     from .epilogues import EpilogueKernel
 
-# The buffer from which statements load the result that it follows: a parameter of the functions.
+# The buffer name for loads of the matmul's or convolution's result, which is a parameter of the functions.
 RESULT = "result"
 
 
 def epilogue_text(kernel: "EpilogueKernel") -> str:
-    """Make the text of what follows a matmul or a convolution.
+    """Make the source of an epilogue of a matmul or a convolution.
 
     Args:
         kernel: its statements.
 
     Returns:
-        What rust/ops/matmul/epilogue.cl calls, in OpenCL C.
+        The functions that rust/ops/matmul/epilogue.cl calls, in OpenCL C.
     """
     return _Functions(kernel, Target.current()).source()
 
@@ -40,15 +40,15 @@ class _Functions(Body):
         self.width = self._width()
 
     def source(self) -> str:
-        # Sizes that the functions use are known behind them.
+        # The operands come last, because the functions determine which sizes they use.
         functions = self._one()
         if self.target.is_cpu:
-            # A matmul's vectors may be narrower, as its tiles are.
+            # A matmul with narrow tiles has narrower vectors.
             functions += f"#if VEC == {self.target.vector_width}\n{self._lanes()}#endif\n"
         return self._operands() + functions
 
     def _operands(self) -> str:
-        """The struct of the operands, the kernels' parameters, and how the one comes from the others."""
+        """The struct of the operands, the kernel parameters, and the initializer of the struct from the parameters."""
         buffers, scalars = self.kernel.parameters()
         fields = [f"long {inner}_offset;" for inner, _, _ in buffers] + scalar_fields(scalars)
         fields += [f"long message{i};" for i in range(len(self.kernel.messages))]
@@ -105,7 +105,7 @@ class _Functions(Body):
         return head + self._taken(lanes) + "}\n"
 
     def _taken(self, write) -> str:
-        """The outputs of a function, behind the operands."""
+        """The body that `write` writes, after the declarations of the operands."""
         self.out.clear()
         with self.out.indent():
             write()

@@ -1,8 +1,8 @@
-"""Epilogues: element-wise operations behind a matmul or a convolution, computed in its own kernel.
+"""Epilogues: element-wise operations after a matmul or a convolution, computed in its kernel.
 
-These are lowered to templates, to which the scheduler fuses the operations that follow. Their statements become
-functions, which our GEMM kernels call with each result (rust/ops/matmul/epilogue.cl), instead of storing it. Where
-nothing is fused, the wrapper calls the operator of eager mode, as it does for all others.
+Matmuls and convolutions are lowered to templates, with which the scheduler fuses the operations that follow. Their
+statements become functions, which our GEMM kernels call with each result (rust/ops/matmul/epilogue.cl) instead of
+storing it. If nothing is fused, the wrapper calls the eager operator, as for all other operators.
 """
 
 from abc import abstractmethod
@@ -21,14 +21,14 @@ from .epilogue_text import RESULT, epilogue_text
 from .kernel import OpenCLKernel
 from .statements import Expr
 
-# 64-bit words that an epilogue may add to the arguments of a GEMM kernel, of matrices or images, within the 1024 bytes
-# that every device accepts: two for each buffer, one for the fault record, one for each dynamic size.
+# 64-bit words that an epilogue may add to the arguments of a GEMM kernel (matmul or convolution), within the 1024 bytes
+# that every device accepts: two per buffer, one for the fault record, one per dynamic size.
 MOST_WORDS = 14
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class Gemm(ir.TemplateBuffer):
-    """A matmul or a convolution that can be fused with what follows it.
+    """A matmul or a convolution that can be fused with following operations.
 
     Attributes:
         operator: its name.
@@ -39,27 +39,27 @@ class Gemm(ir.TemplateBuffer):
         self.operator = operator
 
     def references(self) -> list[str]:
-        """The wrapper's expressions for the inputs: the two that are multiplied, and what is added to the result."""
+        """The wrapper's expressions for the inputs: the two factors, and the tensor that is added to the result."""
         return [tensor.codegen_reference() for tensor in self.inputs]
 
     @abstractmethod
     def eager_lines(self) -> list[str]:
-        """The wrapper's lines that compute it by the operator of eager mode."""
+        """The wrapper's lines that compute it with the eager operator."""
 
     @abstractmethod
     def fused_call(self) -> tuple[str, list[str]]:
-        """The function of fused.py that computes it with a text, and the arguments between the text and its own."""
+        """The function of fused.py that computes it with an epilogue, and the arguments after the epilogue's id."""
 
 
 class EpilogueKernel(OpenCLKernel):
-    """Collects the statements of the operations behind a matmul or a convolution."""
+    """Collects the statements of the operations after a matmul or a convolution."""
 
     def __init__(self, gemm: Gemm, tiling: dict[str, sympy.Expr], **options: Any) -> None:
         super().__init__(tiling, **options)
         self.gemm = gemm
 
     def __enter__(self) -> "EpilogueKernel":
-        """Begin with the result, which others may need, too. Its flat index is a position in memory: it is dense."""
+        """Begin with a store of the result for other kernels. It is dense, so its flat index is its memory offset."""
         super().__enter__()
         index = self.prepare_indexing(self.split_and_set_ranges(([self.numels["x"]], []))[0][0])
         load = Expr("load", (RESULT, index, torch.float32, None))
@@ -68,13 +68,13 @@ class EpilogueKernel(OpenCLKernel):
 
 
 def is_served(tensors: Any) -> bool:
-    """Tell whether our own kernels compute a matmul or a convolution, and gain by what is fused with it.
+    """Return whether our kernels compute a matmul or a convolution, and fusion makes it faster.
 
     Args:
         tensors: its inputs, a matrix or a weight last.
 
     Returns:
-        True where they do.
+        True if both hold.
     """
     device, dtype = tensors[-1].get_device(), tensors[-1].get_dtype()
     is_ours = device.type == "opencl" and dtype in _DTYPES and all(tensor.get_dtype() == dtype for tensor in tensors)
@@ -82,28 +82,28 @@ def is_served(tensors: Any) -> bool:
 
 
 def gains(device: torch.device) -> bool:
-    """Tell whether a device computes a matmul or a convolution faster with what follows it.
+    """Return whether a device computes a matmul or a convolution faster if following operations are fused.
 
     Args:
         device: of its inputs.
 
     Returns:
-        True for GPU devices, unless another library is asked for. On CPU devices the host's library is often faster,
-        which knows no epilogues, and what they spare is in the caches.
+        True for GPU devices, unless another library is preferred. On CPU devices the host's library, which has no
+        epilogues, is often faster, and the accesses that epilogues save hit the caches.
     """
     is_gpu = torch.opencl.get_device_properties(device.index or 0).device_class == "gpu"
     return is_gpu and torch.ops.torch_opencl.preferred_blas_library() in ("auto", "opencl")
 
 
 def can_fuse(node1: Any, node2: Any) -> bool:
-    """Tell whether a matmul or a convolution, and perhaps what follows it, and other operations may be one kernel.
+    """Return whether a matmul or a convolution, perhaps already fused, can be fused with more operations.
 
     Args:
         node1: the matmul or the convolution.
-        node2: the operations; they read the result in its own order.
+        node2: the operations; they must read the result in its order.
 
     Returns:
-        False, too, where `node1` is none of ours.
+        False also if `node1` is not a `Gemm`.
     """
     gemm = node1.get_template_node() if node1.is_template() else None
     if not isinstance(gemm, Gemm) or node2.is_template() or node2.is_reduction():
@@ -121,7 +121,7 @@ def can_fuse(node1: Any, node2: Any) -> bool:
 
 
 def _kept_in_registers(nodes: tuple[Any, ...]) -> set[str]:
-    """Results that nothing needs but the nodes of one kernel."""
+    """Results that only the nodes of one kernel need."""
     scheduler, names = V.graph.scheduler, OrderedSet(name for node in nodes for name in node.get_operation_names())
     written = [name for node in nodes for name in node.get_buffer_names()]
     return {name for name in written if scheduler.can_buffer_be_removed_through_fusion(name, names)}
@@ -135,7 +135,7 @@ def _sizes(deps: list[Any]) -> set[sympy.Symbol]:
 
 
 def _is_flat(dep: Any, numel: sympy.Expr) -> bool:
-    """Tell whether a buffer is read once and in its order."""
+    """Return whether a buffer is read once and in its order."""
     if not isinstance(dep, MemoryDep):
         return False
     dep = dep.normalize()
@@ -145,12 +145,12 @@ def _is_flat(dep: Any, numel: sympy.Expr) -> bool:
 
 
 def generate(scheduling: Any, node: Any, epilogue: list[Any]) -> None:
-    """Write a matmul or a convolution, and what is fused with it, into the wrapper.
+    """Write a matmul or a convolution and its epilogue into the wrapper.
 
     Args:
-        scheduling: that of the graph.
+        scheduling: of the graph.
         node: of the matmul or the convolution.
-        epilogue: of the operations behind it, perhaps none.
+        epilogue: nodes of the following operations, perhaps none.
     """
     if epilogue:
         kernel = _kernel(scheduling, node, epilogue)
@@ -180,10 +180,10 @@ def _kernel(scheduling: Any, node: Any, epilogue: list[Any]) -> EpilogueKernel:
 
 
 def _define(text: str, kernel: EpilogueKernel, nodes: list[Any]) -> str:
-    """Write the text into the wrapper, once.
+    """Write an epilogue's source into the wrapper, once.
 
     Returns:
-        The name of its number.
+        The name of the variable that holds its id.
     """
     wrapper = V.graph.wrapper_code
     key = f"epilogue {text}"

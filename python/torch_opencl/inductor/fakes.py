@@ -1,4 +1,4 @@
-"""Fake operators for ours that differ from other devices' in the strides, shapes or devices of their results."""
+"""Fake implementations of operators whose results have other strides, shapes or devices than on other devices."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,12 +8,12 @@ import torch
 from .whole import INTERPOLATIONS
 
 _aten = torch.ops.aten
-# Interpolations whose gradient is contiguous; others' is channels-last where the output's gradient is.
+# Interpolations whose gradient is contiguous; for others it is channels-last if the output's gradient is.
 _CONTIGUOUS_GRADIENTS = ("upsample_nearest3d", "_upsample_nearest_exact3d", "upsample_bicubic2d")
 
 
 def install(module: Any) -> None:
-    """Serve our devices, and leave others to what was there before.
+    """Add the fakes for our devices; others keep PyTorch's.
 
     Args:
         module: torch._subclasses.fake_impls.
@@ -35,7 +35,7 @@ def _install(table: dict, op: Any, fake: Callable) -> None:
 
 
 def _attention(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> tuple:
-    """Heads lie beside each other in the output; seed and offset are numbers of the host."""
+    """In the output's memory the heads of a position are adjacent; seed and offset are CPU tensors."""
     query, key, value = args[:3]
     with fake_mode:
         *batch, heads, length, _ = query.shape
@@ -47,7 +47,7 @@ def _attention(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any
 
 
 def _attention_backward(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> tuple:
-    """Gradients lie as their tensors do where rows are dense, and are contiguous elsewhere, as that of a bias is."""
+    """Gradients have their tensor's strides if its rows are dense; other gradients and the bias's are contiguous."""
     bias, wanted = args[4:6]
     with fake_mode:
         likes = map(torch.empty_like, args[1:4])
@@ -56,7 +56,7 @@ def _attention_backward(before: Any, fake_mode: Any, func: Any, *args: Any, **kw
 
 
 def _convolution(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-    """The output is channels-last where the input or the weight is."""
+    """The output is channels-last if the input or the weight is."""
     result = before(fake_mode, func, *args, **kwargs)
     is_backward = func is _aten.convolution_backward.default
     input, weight = args[1:3] if is_backward else args[:2]
@@ -75,7 +75,7 @@ def _convolution(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: A
 
 
 def _interpolation_backward(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """PyTorch has none that takes symbolic sizes."""
+    """PyTorch's fakes do not accept symbolic sizes."""
     grad_output, _, input_size = args[:3]
     is_contiguous = func._opname.removesuffix("_backward") in _CONTIGUOUS_GRADIENTS
     with fake_mode:

@@ -1,4 +1,4 @@
-"""Runs graphs on opencl as they are, where this PyTorch's compiler is not the one that this package knows."""
+"""Runs graphs on opencl in eager mode if this PyTorch's compiler is not as this package expects."""
 
 import functools
 import warnings
@@ -14,7 +14,7 @@ from .whole import whole_interpolations
 
 
 def install(module: Any) -> None:
-    """Ask, before a graph is compiled, whether it can be.
+    """Check, before a graph is compiled, whether that is possible.
 
     Args:
         module: torch._inductor.compile_fx.
@@ -41,7 +41,7 @@ def install(module: Any) -> None:
 
 
 def _failure() -> str | None:
-    """Say what does not fit, once all that Inductor asks for has been registered; None where everything does."""
+    """Register everything for Inductor, and return the first failure; None without one."""
     common.init_backend_registration()
     return next(iter(_hooks.failures), None)
 
@@ -49,7 +49,7 @@ def _failure() -> str | None:
 def _is_for_opencl(model: Any, example_inputs: Any) -> bool:
     if any(_is_on_opencl(value) for value in example_inputs if isinstance(example_inputs, Sequence)):
         return True
-    # Tensors that the graph makes itself.
+    # Tensors that the graph creates.
     nodes = model.graph.nodes if isinstance(model, torch.fx.GraphModule) else ()
     return any(_is_on_opencl(node.meta.get("example_value", node.meta.get("val"))) for node in nodes)
 

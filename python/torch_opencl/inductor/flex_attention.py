@@ -1,4 +1,4 @@
-"""``flex_attention``: graphs compute it by the operators that define it, which Inductor fuses with its functions."""
+"""``flex_attention``: graphs compute it with the operators that define it, which Inductor fuses with its functions."""
 
 import importlib
 import operator
@@ -11,28 +11,28 @@ from torch.utils import _pytree as pytree
 
 
 def allow(module: Any) -> None:
-    """Add the device to those that PyTorch lets pass.
+    """Add the device to those that PyTorch accepts.
 
     Args:
         module: torch.nn.attention.flex_attention.
     """
-    # Dynamo traces the function, so that it has to stay the function that it is, but for the set in it.
+    # Dynamo traces the function, so it must stay the same object; only its constant set is replaced.
     validate = module._validate_device
     devices = [each for each in validate.__code__.co_consts if isinstance(each, frozenset) and "cuda" in each]
     if len(devices) != 1:
-        # Another release: it refuses the device in its own words.
+        # Another release: PyTorch itself refuses the device.
         return
     constants = tuple(each | {"opencl"} if each in devices else each for each in validate.__code__.co_consts)
     validate.__code__ = validate.__code__.replace(co_consts=constants)
 
 
 def inline(graph_module: torch.fx.GraphModule) -> None:
-    """Put, in place of each ``flex_attention`` and of each of its backward passes, what it computes.
+    """Replace each ``flex_attention`` and each of its backward passes by the operators that define it.
 
     Args:
         graph_module: a graph of ATen operators, with the fake results of all nodes.
     """
-    # The package has a name of the module for something else.
+    # `torch._higher_order_ops.flex_attention` as an attribute is the operator, not the module.
     definitions = importlib.import_module("torch._higher_order_ops.flex_attention")
     functions = {
         definitions.flex_attention: definitions.sdpa_dense,
@@ -69,7 +69,7 @@ def _replace(graph_module: torch.fx.GraphModule, node: torch.fx.Node, function: 
 
 
 def _take_from(node: torch.fx.Node, results: Any) -> None:
-    """Replace the parts of a node's results by nodes, also the parts of parts."""
+    """Replace the parts of a node's results by nodes, also nested parts."""
     for user in list(node.users):
         assert user.target is operator.getitem, user
         part = results[user.args[1]]
@@ -78,7 +78,7 @@ def _take_from(node: torch.fx.Node, results: Any) -> None:
         elif part is not None:
             user.replace_all_uses_with(part)
         elif user.users:
-            # The dense form makes them for tensors that require gradients, which none of a traced graph does.
+            # The dense form makes them for tensors that require gradients, and no tensor of a traced graph does.
             raise NotImplementedError(
                 "flex_attention compiled for opencl gives no gradients of tensors that score_mod captures: "
                 "detach them, or call it outside of torch.compile"
@@ -89,7 +89,7 @@ def _take_from(node: torch.fx.Node, results: Any) -> None:
 def _trace(
     graph_module: torch.fx.GraphModule, node: torch.fx.Node, function: Any
 ) -> tuple[torch.fx.GraphModule, list[torch.fx.Node]]:
-    """Trace what a node computes; return the graph and the nodes that are its inputs."""
+    """Trace a node's computation; return the graph and the nodes that are its inputs."""
     leaves, structure = pytree.tree_flatten(
         (node.args, node.kwargs), is_leaf=lambda leaf: isinstance(leaf, torch.fx.Node)
     )
@@ -112,7 +112,7 @@ def _trace(
         args, kwargs = pytree.tree_unflatten(filled, structure)
         return function(*args, **kwargs)
 
-    # Imported here, as this module is when flex_attention is, which needs no compiler.
+    # Imported here: this module is imported together with flex_attention, which alone needs no compiler.
     from torch._inductor.decomposition import select_decomp_table  # noqa: PLC0415
 
     functional = torch.func.functionalize(call, remove="mutations_and_views")

@@ -1,4 +1,4 @@
-"""Functions that wrappers call for matmuls and convolutions that are fused with what follows them."""
+"""Functions that wrappers call for matmuls and convolutions with epilogues."""
 
 import struct
 
@@ -6,23 +6,23 @@ import torch
 
 from torch_opencl._load import native
 
-# matmul(text, a, b, bias, beta, alpha, buffers, scalars) computes alpha * a @ b + beta * bias, and with each result
-# what the text says; `buffers` are the tensors that it reads and writes.
+# matmul(text, a, b, bias, beta, alpha, buffers, scalars) computes alpha * a @ b + beta * bias, and applies the epilogue
+# with the id `text` to each result; `buffers` are the tensors that the epilogue reads and writes.
 matmul = torch.ops.torch_opencl.fused_matmul.default
-# convolution(text, input, weight, bias, stride, padding, dilation, groups, is_channels_last, buffers, scalars) does the
-# same with a convolution, whose output has one of two layouts.
+# convolution(text, input, weight, bias, stride, padding, dilation, groups, is_channels_last, buffers, scalars) does
+# this with a convolution, whose output has one of two layouts.
 convolution = torch.ops.torch_opencl.fused_convolution.default
 
 
 def text(source: str, reports_faults: bool) -> int:
-    """Give a text a number.
+    """Register the source of an epilogue.
 
     Args:
-        source: what rust/ops/matmul/epilogue.cl includes.
-        reports_faults: true where it reports bad input.
+        source: included by rust/ops/matmul/epilogue.cl.
+        reports_faults: true if it reports bad input.
 
     Returns:
-        The number, by which :data:`matmul` and :data:`convolution` know it.
+        Its id, for :data:`matmul` and :data:`convolution`.
     """
     return native().fused_text(source, reports_faults)
 

@@ -1,6 +1,6 @@
-"""GELU within a kernel: PyTorch decomposes it into ``1 + erf(x / sqrt(2))`` and multiplications.
+"""GELU in a kernel: PyTorch decomposes it into ``1 + erf(x / sqrt(2))`` and multiplications.
 
-That sum is twice the standard normal CDF, which eager mode computes with fewer operations than ``erf`` takes.
+The sum is twice the standard normal CDF, which eager mode computes with fewer operations than ``erf`` needs.
 """
 
 import math
@@ -39,13 +39,13 @@ def _expr(made: Mapping[str, Statement], value: object) -> Expr | None:
 
 
 def _other(made: Mapping[str, Statement], expr: Expr, number: float, op: str) -> Expr | None:
-    """Return what makes the operand beside a number, if it is of that operation."""
+    """Return the expression of the operand beside a constant, if it has that operation."""
     other = _expr(made, _operand(made, expr, number))
     return other if other is not None and other.op == op else None
 
 
 def _operand(made: Mapping[str, Statement], expr: Expr, number: float) -> Value | None:
-    """Return the operand that stands beside a number."""
+    """Return the operand beside a constant."""
     for value, other in (expr.args, reversed(expr.args)):
         constant = _expr(made, other)
         given = constant.args[0] if constant is not None and constant.op == "constant" else other

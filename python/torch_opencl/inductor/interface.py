@@ -1,4 +1,4 @@
-"""The interface by which Dynamo and Inductor ask about devices."""
+"""The interface through which Dynamo and Inductor query devices."""
 
 import dataclasses
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch._dynamo.device_interface import DeviceInterface, register_interface_for_device
 
-# Inductor asks whether to split a reduction (splits.py) only where it has fewer than 64 results per multiprocessor, a
-# limit for GPUs. Reporting 64 times the compute units of a CPU raises the limit as much.
+# Inductor considers splitting a reduction (splits.py) only if it has fewer than 64 results per multiprocessor, a limit
+# for GPUs. Reporting 64 times the compute units of a CPU raises the limit by that factor.
 UNITS_OF_A_CORE = 64
 
 
 def _properties(device: Any = None) -> Any:
-    """Properties as Inductor's rules of thumb read them."""
+    """Properties, adapted for Inductor's heuristics."""
     properties = torch.opencl.get_device_properties(device)
     if properties.device_class != "cpu":
         return properties
@@ -38,7 +38,7 @@ class OpenCLInterface(DeviceInterface):
     maybe_exchange_device = staticmethod(torch._C._accelerator_maybeExchangeDevice)
 
     class Worker:
-        """The same where only properties may be asked for."""
+        """The interface for compile workers, which only read properties."""
 
         set_device = staticmethod(torch.opencl.set_device)
         current_device = staticmethod(torch.opencl.current_device)
@@ -46,7 +46,7 @@ class OpenCLInterface(DeviceInterface):
 
     @staticmethod
     def get_raw_stream(device_idx: int) -> int:
-        """A handle that nobody uses: launches find the current stream themselves."""
+        """An unused handle: launches find the current stream themselves."""
         return 0
 
     @staticmethod
@@ -64,13 +64,13 @@ class OpenCLInterface(DeviceInterface):
         """Kernels are in OpenCL C: Triton is not needed."""
 
 
-# Counting devices loads the driver, after which a forked process cannot use it. Libraries import Dynamo, and with it
-# this module, without a use of devices: names are registered for as many as a machine may have.
+# Counting devices loads the driver, which a forked process cannot use then. Libraries import Dynamo, and with it this
+# module, without using devices, so names are registered for as many devices as a machine may have.
 MOST_DEVICES = 16
 
 
 def register() -> None:
-    """Make the interface known, for the device and for each index that one may have."""
+    """Register the interface for the device and for each possible index."""
     register_interface_for_device("opencl", OpenCLInterface)
     for index in range(MOST_DEVICES):
         register_interface_for_device(f"opencl:{index}", OpenCLInterface)

@@ -1,4 +1,4 @@
-"""Values that the phases of a short row keep for later ones: softmax computes its exponentials once."""
+"""Values that a phase of a short row caches for later phases: softmax computes its exponentials once."""
 
 import re
 
@@ -10,9 +10,9 @@ from .lanes import EFFECTS, Lanes
 from .ops import TEMPLATES
 from .statements import Expr, Phase, Statement, Statements, Value
 
-# Bytes of private memory that a work-item keeps: they stay in the L1 cache.
+# Bytes of private memory per work-item for cached values: they stay in the L1 cache.
 MOST_BYTES = 16384
-# Cheaper values are computed again: a load of a neighbouring element costs 1, as does an addition.
+# Cheaper values are recomputed: a load of a neighbouring element costs 1, like an addition.
 LEAST_COST = 6
 _COSTS = {"truediv": 4, "reciprocal": 4, "sqrt": 4, "rsqrt": 6}
 _FUNCTION = 12
@@ -20,17 +20,17 @@ _SCATTERED_LOAD = 8
 
 
 def _cost(op: str) -> int:
-    """The cost of an operation: one with a function in its text much, one with an operator alone little."""
+    """The cost of an operation: high if its source calls a function, low if it only has an operator."""
     if op in _COSTS or op not in TEMPLATES:
         return _COSTS.get(op, _FUNCTION if op.startswith("rand") else 1)
     return _FUNCTION if re.search(r"[a-z0-9]\(", TEMPLATES[op].text) else 1
 
 
 class Kept:
-    """Values of loops over a row that later loops find in private memory.
+    """Values of loops over a row that later loops read from private memory.
 
     Attributes:
-        phases: the kernel's, where these values are written and read.
+        phases: the kernel's phases, with the writes and reads of these values.
     """
 
     def __init__(self, phases: list[Phase], lanes: Lanes, numel: sympy.Expr) -> None:
@@ -40,12 +40,12 @@ class Kept:
         self.size = int(numel) if isinstance(numel, sympy.Integer) else 0
         if not 0 < self.size * 4 <= MOST_BYTES or sum(phase.is_loop for phase in phases) < 2:
             return
-        # By name, the first value that is the same; and the loop that computes that one.
+        # By name, the first equal value; and the loop that computes that one.
         self.same: dict[str, Value] = {}
         self.made_in: dict[str, int] = {}
         self._number()
         self.phases = list(phases)
-        # From the last: a loop then knows what those behind it want of it.
+        # In reverse order, so that a loop knows which of its values later loops read.
         for number in reversed(range(len(phases))):
             if phases[number].is_loop:
                 self.phases[number] = self._changed(number)
@@ -88,7 +88,7 @@ class Kept:
         # 1, 1.0 and True are equal, but not as operands.
         return (type(arg), str(arg))
 
-    # --- what a loop reads and writes
+    # --- reads and writes of a loop
 
     def _changed(self, number: int) -> Phase:
         phase = self.phases[number]
@@ -136,7 +136,7 @@ class Kept:
         return names
 
     def _array(self, name: str, number: int, by_target: dict[str, Statement]) -> str | None:
-        """The array from which a loop reads a value; None where it computes it."""
+        """The array from which a loop reads a value; None if it computes the value."""
         first = self.same.get(name)
         if first is None or first.name not in self.lanes.varies or self.made_in.get(first.name, number) >= number:
             return None

@@ -20,12 +20,12 @@ from .render import render
 from .statements import Expr, Phase, Statement, StatementCSE, Statements, Value
 from .target import Target
 
-# The shortest rows into which longer ones are divided, so that quotients are the same in a row.
+# The minimal length of the rows into which longer rows are divided so that quotients are constant in a row.
 SHORTEST_ROW = 64
 
 
 class OpenCLKernel(SIMDKernel):
-    """Collects the statements of a kernel; :mod:`render` makes text of them."""
+    """Collects the statements of a kernel; :mod:`render` turns them into source."""
 
     overrides = Overrides
     kexpr = staticmethod(print_index)
@@ -40,17 +40,17 @@ class OpenCLKernel(SIMDKernel):
         self.entries: dict[str, IterationRangesEntry] = {}
         # Results of statements, by their name in index expressions.
         self.named: dict[str, Value] = {}
-        # Values that stay known when a loop ends.
+        # Values that remain valid after a loop.
         self.outside: OrderedSet[Value] = OrderedSet()
-        # Arguments that are numbers of the host: 0-dimensional tensors of the CPU.
+        # Arguments that are host scalars: 0-dimensional CPU tensors.
         self.host_scalars: dict[str, torch.dtype] = {}
         self.reports_faults = False
         self.messages: list[str] = []
-        # Positions that are checked although nothing of them is loaded: by whom, of which ranges, and whether they are
+        # Checked positions that are not loaded indices: the node that checks, its ranges, and whether the position is
         # in bounds.
         self.guards: list[tuple[Any, OrderedSet[str], Value]] = []
 
-    # --- what the base class asks for
+    # --- overrides of the base class
 
     def create_cse_var(self, *args: Any, **kwargs: Any) -> Value:
         """Make a name for a result."""
@@ -63,21 +63,21 @@ class OpenCLKernel(SIMDKernel):
         return compute_type(dtype)
 
     def codegen_iteration_ranges_entry(self, entry: IterationRangesEntry) -> None:
-        """Note that an index expression uses a part of an index."""
+        """Record that an index expression uses a part of an index."""
         self.entries[entry.name] = entry
 
     def want_no_x_dim(self) -> bool:
-        """Tell that kernels always have an x."""
+        """Return False: kernels always have an x."""
         return False
 
     def should_use_persistent_reduction(self) -> bool:
-        """Tell that reductions are loops."""
+        """Return False: reductions are loops."""
         return False
 
     # --- memory
 
     def _guarded(self, index: sympy.Expr, mask: Value | None) -> Value | None:
-        """Add to a mask that positions which an index depends on are in bounds."""
+        """Restrict a mask to checked positions in bounds, for an index that depends on their ranges."""
         ranges = self._ranges(index)
         for node, checked, in_range in self.guards:
             if node is self.current_node and checked <= ranges:
@@ -120,7 +120,7 @@ class OpenCLKernel(SIMDKernel):
         Args:
             name: of the graph's buffer.
             index: in elements.
-            value: what is stored.
+            value: the value to store.
             mode: None or "atomic_add".
 
         Raises:
@@ -128,13 +128,13 @@ class OpenCLKernel(SIMDKernel):
         """
         if mode not in (None, "atomic_add"):
             raise NotImplementedError(f"store with mode {mode}")
-        # A buffer that replaces one that was read shares its pointer.
+        # A buffer that mutates one that was read shares its pointer.
         real_name = V.graph.scheduler.mutation_real_name.get(name, name)
         pointer = self.args.input_buffers.get(real_name) or self.args.output(name)
         index = self.prepare_indexing(index)
         dtype = V.graph.get_dtype(name)
         op = "store" if mode is None else "atomic_add"
-        # The index of any other store is in bounds.
+        # The indices of all other stores are in bounds.
         is_scatter = self.current_node is not None and isinstance(self.current_node.node.data, ir.Scatter)
         mask = self._guarded(index, None) if is_scatter else None
         self.stores.append(Statement((), Expr(op, (pointer, index, dtype, value, mask)), name))
@@ -157,12 +157,12 @@ class OpenCLKernel(SIMDKernel):
 
         Args:
             dtype: of the result.
-            src_dtype: of what is reduced.
+            src_dtype: of the input.
             reduction_type: Inductor's name.
-            value: what is reduced; several for reductions of pairs and triples.
+            value: the input; several values for reductions of pairs and triples.
 
         Returns:
-            The result, as many as the reduction has.
+            The result, or a tuple for a reduction with several.
         """
         key = (src_dtype, reduction_type, value)
         if key in self.cse.reduction_cache:
@@ -180,7 +180,7 @@ class OpenCLKernel(SIMDKernel):
         return result
 
     def codegen_body(self) -> None:
-        """End a phase: what was collected runs together."""
+        """End a phase, which has the statements collected since the last one."""
         if not (self.loads or self.compute or self.stores or self.after):
             return
         is_loop = self.inside_reduction and self.features.is_reduction()
@@ -198,13 +198,13 @@ class OpenCLKernel(SIMDKernel):
     # --- bad input
 
     def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
-        """Report an index out of range, and go on with one that is in it, or with what is in range alone."""
+        """Report an index out of range, and continue with one in range, or with only the accesses in range."""
         if not (lower or upper):
             return
         self.reports_faults = True
         index = self.named.get(str(expr))
         if index is None:
-            # A position, which others use too: what is checked, and changed, has a name of its own.
+            # A position, which other statements use as well: check_bounds changes its operand, so that is a new value.
             expr = self.prepare_indexing(expr)
             position = self._compute("index", expr, dtype=torch.int64)
             end = self._compute("index", self.prepare_indexing(sympy.sympify(size)), dtype=torch.int64)
@@ -215,7 +215,7 @@ class OpenCLKernel(SIMDKernel):
                 dtype=torch.bool,
             )
             if self._load_mask is not None:
-                # Elsewhere the position is not used, and says nothing of other loads.
+                # Outside the mask the position is not used, and must not mask other loads.
                 unused = self._compute("logical_not", self._load_mask, dtype=torch.bool)
                 in_range = self._compute("logical_or", in_range, unused, dtype=torch.bool)
             self.guards.append((self.current_node, self._ranges(expr), in_range))
@@ -226,7 +226,7 @@ class OpenCLKernel(SIMDKernel):
         self.compute.append(Statement((), Expr("check_bounds", checked)))
 
     def _is_wrapped(self, index: Value) -> bool:
-        """Tell whether an index has had the size added where it was negative, as Inductor does it."""
+        """Return whether Inductor has added the size to an index if it was negative."""
         made = {target.name: statement.expr for statement in self.compute for target in statement.targets}
         chosen = made.get(index.name)
         if chosen is not None and chosen.op == "to_dtype":
@@ -271,13 +271,13 @@ class OpenCLKernel(SIMDKernel):
         return buffers, scalars
 
     def codegen_kernel(self, name: str = "KERNEL_NAME") -> str:
-        """Make the text.
+        """Make the source.
 
         Args:
             name: of the kernel.
 
         Returns:
-            OpenCL C, to be compiled behind compiled.cl.
+            OpenCL C, to be compiled after compiled.cl.
         """
         self.codegen_body()
         self.text = render(self, name)
@@ -298,22 +298,22 @@ class OpenCLKernel(SIMDKernel):
     # --- indices
 
     def prepare_indexing(self, index: sympy.Expr) -> sympy.Expr:
-        """Simplify an index. Inductor marks those of masked loads, so that they are not expanded: here they are."""
+        """Simplify an index. Inductor marks indices of masked loads to prevent expansion; here they are expanded."""
         return super().prepare_indexing(index).replace(Identity, lambda part: part)
 
     def lane_stride(
         self, index: sympy.Expr, prefix: str, varies: set[str], length: sympy.Expr | None
     ) -> sympy.Expr | None:
-        """By how much an index grows from one lane to the next.
+        """The stride of an index from one lane to the next.
 
         Args:
             index: the index expression.
             prefix: of the range along which lanes lie.
             varies: names of values that are not the same in all lanes.
-            length: of the rows in which lanes are neighbours, as :meth:`inner_length` gives it; None for a row of all.
+            length: of the rows in which lanes are neighbours, from :meth:`inner_length`; None if all are one row.
 
         Returns:
-            The difference; None where it is not the same between all lanes.
+            The stride; None if it is not the same between all lanes.
         """
         if any(symbol.name in varies for symbol in index.free_symbols):
             return None
@@ -332,7 +332,7 @@ class OpenCLKernel(SIMDKernel):
         return step if is_known else None
 
     def _in_row(self, index: sympy.Expr, lanes: list[sympy.Symbol], length: sympy.Expr) -> sympy.Expr:
-        """An index that grows likewise within a row, with less quotients and remainders."""
+        """An index with the same strides within a row, and fewer quotients and remainders."""
         known = V.graph.sizevars.statically_known_multiple_of
 
         def simpler(part: sympy.Expr) -> sympy.Expr:
@@ -351,7 +351,7 @@ class OpenCLKernel(SIMDKernel):
         return index.replace(lambda part: isinstance(part, (FloorDiv, ModularIndexing)), simpler)
 
     def inner_length(self, prefix: str) -> sympy.Expr | None:
-        """The number of neighbouring indices of a range that differ in their innermost part alone.
+        """The number of neighbouring indices of a range that differ only in their innermost part.
 
         A range's index is split as `row * length + i`: parts with divisor 1 become `i`, all others depend on the row.
 
@@ -359,7 +359,7 @@ class OpenCLKernel(SIMDKernel):
             prefix: of the range.
 
         Returns:
-            The length; None where the range cannot be split so.
+            The length; None if the range cannot be split in this way.
         """
         sizevars = V.graph.sizevars
         tree = next(tree for tree in self.range_trees if tree.prefix == prefix)
@@ -374,7 +374,7 @@ class OpenCLKernel(SIMDKernel):
         return sympy.Integer(shorter) if shorter >= SHORTEST_ROW else length
 
     def _quotients(self, prefix: str) -> Iterator[int]:
-        """By what an index is divided in index expressions: in rows of such a length the quotients are the same."""
+        """Divisors of an index in index expressions: in rows of such a length the quotients are constant."""
         statements = [statement for phase in self.phases for statement in (*phase.statements, *phase.after)]
         parts = {
             part

@@ -1,4 +1,4 @@
-"""Statements as text, at a vector width."""
+"""Statements as OpenCL C, at a vector width."""
 
 from typing import TYPE_CHECKING
 
@@ -19,27 +19,27 @@ from .statements import Expr, Phase, Statement, Value
 if TYPE_CHECKING:
     from .kernel import OpenCLKernel
 
-# Operations whose text is another for bools.
+# Operations with other templates for bools.
 _OF_BOOLS = {"bitwise_not": "not_@({0})", "maximum": "({0} | {1})", "minimum": "({0} & {1})"}
-# Operations that act, or whose result may differ from one time to the next.
+# Operations with side effects, or whose result may differ each time.
 EFFECTS = {"store", "atomic_add", "check_bounds", "assert", "reduce"}
 
 
 class Lanes:
-    """Which values are the same in all lanes, and the text of statements.
+    """The values that are the same in all lanes, and the source of statements.
 
     Attributes:
-        length: of the rows in which lanes lie; None where there are none.
-        width: of vectors, which begin at its multiples in a row; None where they begin anywhere.
+        length: of the rows in which lanes lie; None without rows.
+        width: of vectors, which begin at its multiples in a row; None if they begin anywhere.
         varies: names of values that differ from lane to lane.
-        is_scalar_only: true where some statement has no text for vectors.
-        hoisted: identities of statements whose text is in front of the loop.
+        is_scalar_only: true if a statement has no vector form.
+        hoisted: ids of statements whose source precedes the loop.
         stored: pointers through which the kernel stores.
-        streamed: those past the caches.
-        tiles: elements of arrays that take the place of memory, by pointer and index.
+        streamed: pointers with non-temporal stores.
+        tiles: elements of arrays that replace memory, by pointer and index.
         whole: comparisons of positions whose result is the same in all lanes of a vector, by its name.
         doubled_normal_distributions: x of each sum that is twice the standard normal CDF at x, by the sum's name.
-        random_groups: names of what vectors of random numbers leave to those behind them, to be declared in front.
+        random_groups: names of state that vectors of random numbers pass to later vectors, declared before the loops.
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class Lanes:
         return expr.args[1] if expr.op in ("load", "store", "atomic_add") else None
 
     def stride(self, expr: Expr) -> sympy.Expr | None:
-        """By how much the index of a load or a store grows from lane to lane; None where that differs."""
+        """The stride of a load's or store's index from lane to lane; None if it differs between lanes."""
         return self.kernel.lane_stride(self._index(expr), self.prefix, self.varies, self.length)
 
     def may_be_hoisted(self, statement: Statement) -> bool:
-        """Tell whether a statement gives the same in all of a row, and reads nothing that the kernel writes."""
+        """Return whether a statement has one result for a row, and reads nothing that the kernel writes."""
         expr = statement.expr
         if expr.op == "check_bounds":
-            # In front of the loads that it is for.
+            # It precedes the loads that it checks.
             return expr.args[0].name in self.in_front and expr.args[4] is None
         if expr.op in EFFECTS or any(target.name in self.varies for target in statement.targets):
             return False
@@ -120,28 +120,28 @@ class Lanes:
         return names <= self.in_front
 
     def put_in_front(self, statement: Statement) -> None:
-        """Note that a statement's text is in front of the loop."""
+        """Record that a statement's source precedes the loop."""
         self.hoisted.add(id(statement))
         self.in_front.update(target.name for target in statement.targets)
 
     # --- operands
 
     def is_wide(self, value: object, width: int) -> bool:
-        """Tell whether a value is a vector in text of a width."""
+        """Return whether a value is a vector in source of a width."""
         return width > 1 and isinstance(value, Value) and value.name in self.varies
 
     def type(self, dtype: torch.dtype, wide: int) -> str:
-        """The type of OpenCL C for values of a dtype in so many lanes."""
+        """The OpenCL C type for values of a dtype in `wide` lanes."""
         return compute_type(dtype) + (str(wide) if wide > 1 else "")
 
     def operand(self, value: object, dtype: torch.dtype, width: int, wide: int) -> str:
-        """The text of an operand.
+        """The source of an operand.
 
         Args:
-            value: a value or a number.
-            dtype: to which it is converted.
-            width: of the text.
-            wide: lanes that the result has.
+            value: a value or a Python number.
+            dtype: the dtype to convert to.
+            width: of the source.
+            wide: lanes of the result.
 
         Returns:
             An expression.
@@ -161,7 +161,7 @@ class Lanes:
         return converted(value.name, value.dtype, dtype, wide)
 
     def index(self, index: sympy.Expr, expr: Expr | None = None, wide: int = 1) -> str:
-        """The text of an index, in all lanes where it is wide."""
+        """The source of an index; a vector of all lanes if `wide` is greater than 1."""
         if wide == 1:
             return self.kernel.index_to_str(index)
         stride = self.kernel.lane_stride(index, self.prefix, self.varies, self.length)
@@ -180,14 +180,14 @@ class Lanes:
     # --- statements
 
     def declared(self) -> str:
-        """Declare what the text of statements uses beside their values."""
+        """Declare the variables that statements use besides their values."""
         return "".join(f"RandomGroup {name} = NO_RANDOM_GROUP;\n" for name in self.random_groups)
 
     def text(self, statement: Statement, width: int) -> str:
-        """The text of a statement.
+        """The source of a statement.
 
         Args:
-            statement: any but a reduction.
+            statement: any except a reduction.
             width: of vectors; 1 for scalars.
 
         Returns:
@@ -210,7 +210,7 @@ class Lanes:
         dtype = target.dtype
         if template.operands is Operands.PROMOTED:
             dtype = promoted(expr.args)
-            # True is -1 in a lane of a vector: the order of bools is that of their numbers.
+            # True is -1 in a lane of a vector, so bools are compared as integers.
             dtype = torch.int32 if dtype == torch.bool and expr.op in ORDERS else dtype
         kind = self.type(dtype, wide)
         text = template.text
@@ -239,7 +239,7 @@ class Lanes:
     def _op_to_dtype(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         x, dtype, _ = expr.args
         text = self.operand(x, target.dtype, width, wide)
-        # The value itself is to be of 16 bits.
+        # The graph requires rounding to 16 bits.
         if target.dtype in HALVES:
             text = f"round_{STORAGE[dtype].name}{wide if wide > 1 else ''}({text})"
         return text
@@ -365,7 +365,7 @@ class Lanes:
         return f"{array}[position]" if width == 1 else f"KEPT({self.type(target.dtype, width)}, {array} + position)"
 
     def _op_atomic_add(self, expr: Expr, width: int) -> str:
-        """One element's atomic addition: a kernel that has one is scalar."""
+        """The atomic addition of one element: a kernel that has one is scalar."""
         pointer, index, dtype, value, mask = expr.args
         name, computed = STORAGE[dtype].name, torch.float32 if dtype in HALVES else dtype
         text = f"atomic_add_{name}({pointer} + ({self.index(index)}), {self.operand(value, computed, width, 1)});\n"

@@ -1,4 +1,4 @@
-"""Inductor's lowerings, where they are for Triton and C++ alone, or not right for another code generator."""
+"""Replacements of Inductor's lowerings that support only Triton and C++, or are wrong for other code generators."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -10,12 +10,12 @@ from torch._inductor.virtualized import V, ops
 
 from . import whole
 
-# Matmuls, and how many tensors come before the two matrices.
+# Matmuls, and the number of tensor arguments before the two matrices.
 _MATMULS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
 
 
 def install(module: Any) -> None:
-    """Change the lowerings of opencl, and leave those of other devices as they are.
+    """Change the lowerings for opencl; those of other devices are unchanged.
 
     Args:
         module: torch._inductor.lowering.
@@ -33,9 +33,9 @@ def install(module: Any) -> None:
 
 
 def _not_on_opencl(constant_value: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Let divisions by constants be divisions, which become products with reciprocals on every device but the CPU.
+    """Keep divisions by constants; Inductor multiplies by the reciprocal on every device except the CPU.
 
-    Those differ from eager mode in the last bit, and are infinite, or NaN, for the least divisors.
+    The products differ from eager mode in the last bit, and are infinite or NaN for the smallest divisors.
     """
 
     @functools.wraps(constant_value)
@@ -47,11 +47,11 @@ def _not_on_opencl(constant_value: Callable[[Any], Any]) -> Callable[[Any], Any]
 
 
 def _with_positions(make: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """Let indices of extremes be those of the tensor as it is indexed: loops run in the order of the memory."""
+    """Make argmax and argmin return indices in the tensor's index order: loops run in memory order."""
 
     @functools.wraps(make)
     def made(x: Any, *, reduction_type: str | None = None, **options: Any) -> dict[str, Any]:
-        # Releases that ask for the type ask for it by name.
+        # Releases that have the parameter `reduction_type` have it as a keyword.
         kwargs = make(x, **options) if reduction_type is None else make(x, reduction_type=reduction_type, **options)
         sizes, load = kwargs["reduction_ranges"], kwargs["inner_fn"]
         is_index = reduction_type in ("argmax", "argmin") and len(sizes) > 1
@@ -70,7 +70,7 @@ def _with_positions(make: Callable[..., dict[str, Any]]) -> Callable[..., dict[s
 
 
 def _matmul(operator: str, added: int, lower: Any) -> Any:
-    """Let a matmul be fused with what follows it."""
+    """Make a matmul fusible with following operations."""
 
     @functools.wraps(lower)
     def lowered(*args: Any, **kwargs: Any) -> Any:
@@ -89,15 +89,15 @@ def _matmul(operator: str, added: int, lower: Any) -> Any:
 
 
 def _convolution(module: Any, lower: Any) -> Any:
-    """Let a convolution be fused with what follows it, or at least its kernel add the bias.
+    """Make a convolution fusible with following operations, or at least add the bias in its kernel.
 
-    PyTorch would leave the bias to a kernel behind that of a GPU.
+    PyTorch would add the bias in a separate kernel on GPUs.
     """
     eager = module.fallback_handler(torch.ops.aten.convolution.default, add_to_fallback_set=False)
 
     @functools.wraps(lower)
     def lowered(x: Any, weight: Any, bias: Any, *args: Any, **kwargs: Any) -> Any:
-        # Else it is for PyTorch to choose the layouts.
+        # Otherwise PyTorch chooses the layouts.
         is_as_given = not V.graph.layout_opt and len(x.get_size()) == len(weight.get_size())
         if x.get_device().type != "opencl" or not is_as_given:
             return lower(x, weight, bias, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Matmuls that can be fused with what follows them."""
+"""Matmuls that can be fused with following operations."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class Matmul(epilogues.Gemm):
 
     Attributes:
         operator: mm, bmm, addmm or baddbmm.
-        scales: alpha and beta of the latter two.
+        scales: alpha and beta of addmm and baddbmm.
     """
 
     def __init__(self, layout: ir.Layout, inputs: list[Any], operator: str, scales: dict[str, float]) -> None:
@@ -21,14 +21,14 @@ class Matmul(epilogues.Gemm):
         self.scales = scales
 
     def eager_lines(self) -> list[str]:
-        """The operator of eager mode, which takes what is added first."""
+        """The call of the eager operator, whose first argument is the added tensor."""
         a, b, *added = self.references()
         scales = [f"{name}={value!r}" for name, value in self.scales.items()]
         arguments = [*added, a, b, *scales, f"out={self.codegen_reference()}"]
         return [f"extern_kernels.{self.operator}({', '.join(arguments)})"]
 
     def fused_call(self) -> tuple[str, list[str]]:
-        """The matrices, what is added, and its scales."""
+        """The matrices, the added tensor, and the scales."""
         a, b, *added = self.references()
         scales = [repr(self.scales.get(scale, 1)) for scale in ("beta", "alpha")]
         return "matmul", [a, b, *(added or ["None"]), *scales]
@@ -39,12 +39,12 @@ def lowered(operator: str, matrices: tuple[Any, Any], added: tuple[Any, ...], sc
 
     Args:
         operator: mm, bmm, addmm or baddbmm.
-        matrices: both of them, or batches of them.
-        added: to their matmul; broadcast to its shape.
-        scales: alpha and beta, where something is added.
+        matrices: the two matrices, or batches of them.
+        added: tensors that are added to their matmul; broadcast to its shape.
+        scales: alpha and beta, if a tensor is added.
 
     Returns:
-        The result; None where the matmul stays as it is.
+        The result; None if the matmul is not lowered here.
     """
     is_served = epilogues.is_served((*added, *matrices))
     if not is_served or not all(isinstance(scale, (int, float)) for scale in scales.values()):

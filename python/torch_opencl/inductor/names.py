@@ -4,7 +4,7 @@ from types import ModuleType
 
 __all__ = ["NEEDED", "check"]
 
-# module: its names, with dots where they are names of names
+# Names by module; a dotted name is an attribute of a name.
 NEEDED: dict[str, tuple[str, ...]] = {
     "torch._decomp.decompositions": ("upsample_compute_output_size",),
     "torch._dynamo.device_interface": ("DeviceInterface", "register_interface_for_device"),
@@ -70,13 +70,13 @@ NEEDED: dict[str, tuple[str, ...]] = {
 
 
 def check(module: ModuleType) -> None:
-    """Look for the names in a module.
+    """Check that a module has the names.
 
     Args:
-        module: one of PyTorch's; any other needs nothing.
+        module: one of PyTorch's; nothing is checked in others.
 
     Raises:
-        AttributeError: it lacks one; the message names both.
+        AttributeError: a name is missing; the message has module and name.
     """
     for name in NEEDED.get(module.__name__, ()):
         owner = module

@@ -1,7 +1,8 @@
-"""Inductor's operations as templates of OpenCL C, which hold at every vector width.
+"""Inductor's operations as templates of OpenCL C, for every vector width.
 
-In a template `{0}` is the first operand, and `@` the type of the operands, `float16` or `int`: functions of compiled.cl
-have a name for each. Comparisons of vectors give 0 and -1 by lane, those of scalars 0 and 1; bools keep either form.
+In a template `{0}` is the first operand, and `@` the type of the operands, such as `float16` or `int`: functions of
+compiled.cl have a name for each type. Comparisons of vectors yield 0 and -1 per lane, comparisons of scalars 0 and 1;
+bools have either form.
 """
 
 from collections.abc import Callable
@@ -22,21 +23,21 @@ class Operands(Enum):
     """The dtype that an operation's operands are converted to."""
 
     RESULT = auto()
-    """That of the result."""
+    """The dtype of the result."""
     PROMOTED = auto()
-    """That to which they promote each other: of comparisons, whose result is a bool."""
+    """The promoted dtype of the operands: for comparisons, whose result is a bool."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """The text of an operation.
+    """The source of an operation.
 
     Attributes:
-        text: for all types that have none of their own.
+        text: for all types without a separate template.
         vectors: for vectors of float.
         integers: for integers and bools.
-        operands: what operands are converted to.
-        may_overflow: true where the result of narrow integers has to be wrapped.
+        operands: the dtype to which operands are converted.
+        may_overflow: true if the result of narrow integers has to be wrapped.
     """
 
     text: str
@@ -81,7 +82,7 @@ TEMPLATES: dict[str, Template] = {
     "minimum": _typed("minimum"),
     "abs": Template("fabs({0})", integers="abs_@({0})", may_overflow=True),
     "sign": _typed("sign", 1),
-    # -0 and NaN stay what they are.
+    # -0 and NaN are preserved.
     "relu": Template("maximum_@(0, {0})"),
     "square": Template("({0} * {0})", may_overflow=True),
     "reciprocal": Template("(1 / {0})"),
@@ -148,18 +149,18 @@ TEMPLATES: dict[str, Template] = {
 
 
 class Overrides(OpOverrides):
-    """The handler that Inductor calls for each operation of a loop body: it gives an expression instead of text."""
+    """The handler that Inductor calls for each operation of a loop body: it returns an expression instead of source."""
 
     @staticmethod
     def constant(value: float | int | bool, dtype: torch.dtype) -> Expr:
-        """A number."""
+        """A constant."""
         return Expr("constant", (value, dtype))
 
     @staticmethod
     def to_dtype(
         x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None, use_compute_types: bool = True
     ) -> Expr:
-        """A conversion. 16-bit floats are rounded to only where the value itself has that dtype."""
+        """A conversion. It rounds to 16-bit floats only if the value itself has that dtype."""
         return Expr("to_dtype", (x, dtype, use_compute_types))
 
     @staticmethod
@@ -176,12 +177,12 @@ class Overrides(OpOverrides):
 
     @staticmethod
     def where(condition: Value, x: Value, y: Value) -> Expr:
-        """A choice."""
+        """A selection."""
         return Expr("where", (condition, x, y))
 
     @staticmethod
     def masked(mask: Value, body: Callable[[], Value], other: float | int | bool) -> Value:
-        """A body whose loads are done only where a mask is set; elsewhere its value is `other`."""
+        """A body whose loads are done only if a mask is set; otherwise its value is `other`."""
         with V.kernel.mask_loads(mask, other) as every_mask:
             result = body()
         return _unwrapped(ops.where(every_mask, result, other))
@@ -193,17 +194,17 @@ class Overrides(OpOverrides):
 
     @staticmethod
     def rand(seed: Value, offset: Value) -> Expr:
-        """Uniform numbers in [0, 1)."""
+        """Uniform random numbers in [0, 1)."""
         return Expr("rand", (seed, offset))
 
     @staticmethod
     def randn(seed: Value, offset: Value) -> Expr:
-        """Numbers of the standard normal distribution."""
+        """Random numbers of the standard normal distribution."""
         return Expr("randn", (seed, offset))
 
     @staticmethod
     def randint64(seed: Value, offset: Value, low: Value, high: Value) -> Expr:
-        """Whole numbers in [low, high)."""
+        """Random integers in [low, high)."""
         return Expr("randint64", (seed, offset, low, high))
 
     @staticmethod
@@ -238,7 +239,7 @@ for _name in TEMPLATES:
 
 
 def without_templates() -> list[str]:
-    """Name the functions that Inductor's table has and this one lacks.
+    """Return the functions that Inductor's table has and this one lacks.
 
     Returns:
         Names of operators, such as `special_bessel_j0`.

@@ -19,7 +19,7 @@ class IndexPrinter(ExprPrinter):
 
     def _divisor(self, expr: sympy.Expr) -> str:
         text = self.doprint(expr.args[1])
-        # Sizes that are arguments of a kernel are not known to be positive, and a division by 0 would end the process.
+        # A size that is a kernel argument may be 0, and a division by 0 would end the process.
         return f"max({text}, 1L)" if _is_natural(expr) and not expr.args[1].is_positive else text
 
     def _print_CleanDiv(self, expr: sympy.Expr) -> str:
@@ -80,7 +80,7 @@ class IndexPrinter(ExprPrinter):
         x, shift = (self.doprint(arg) for arg in expr.args)
         return f"((long)({x}) >> ({shift}))"
 
-    # --- what Python computes in double: `Real` is double where the device has it
+    # --- values that Python computes in double: `Real` is double if the device supports it
 
     def _real(self, expr: sympy.Expr) -> str:
         return f"(Real)({self.doprint(expr)})"
@@ -99,7 +99,7 @@ class IndexPrinter(ExprPrinter):
 
     def _print_RoundDecimal(self, expr: sympy.Expr) -> str:
         x, digits = self._real(expr.args[0]), int(expr.args[1])
-        # By whole powers of ten, which are exact.
+        # Integer powers of ten are exact.
         unit = f"((Real)1e{abs(digits)})"
         return f"(rint({x} * {unit}) / {unit})" if digits >= 0 else f"(rint({x} / {unit}) * {unit})"
 
@@ -149,7 +149,7 @@ for _name in (
 ):
     setattr(IndexPrinter, f"_print_OpaqueUnaryFn_{_name}", _print_unary)
 
-# Functions whose value is no integer, or is one of what is none.
+# Functions whose value is not an integer.
 _REAL = {
     "IntTrueDiv",
     "FloatTrueDiv",
@@ -164,7 +164,7 @@ _REAL = {
 
 
 def is_real(expr: sympy.Expr) -> bool:
-    """Tell whether the value of an index expression is a floating-point number."""
+    """Return whether the value of an index expression is a floating-point number."""
     if expr.is_integer:
         return False
     kinds = {type(part).__name__ for part in sympy.preorder_traversal(expr)}
@@ -173,7 +173,7 @@ def is_real(expr: sympy.Expr) -> bool:
 
 
 def has_vectors(expr: sympy.Expr) -> bool:
-    """Tell whether the text of an index expression holds for vectors of indices."""
+    """Return whether the source of an index expression is valid for vectors of indices."""
     for part in sympy.preorder_traversal(expr):
         if isinstance(part, (sympy.Add, sympy.Mul, sympy.Symbol, sympy.Integer, ModularIndexing, Identity)):
             continue
@@ -190,18 +190,18 @@ print_index = IndexPrinter().doprint
 
 
 def in_lanes(index: sympy.Expr, first: sympy.Symbol, length: sympy.Expr, width: int) -> sympy.Expr:
-    """Replace quotients and remainders of a lane's position by their text.
+    """Replace quotients and remainders of a lane's position by their source.
 
-    Processors divide by numbers in vectors of 32 bits, and not in those of 64.
+    Processors can divide vectors of 32-bit integers by constants, but not vectors of 64-bit integers.
 
     Args:
         index: an index expression.
-        first: the position of the first lane; a number may be added to it.
-        length: more than any position.
+        first: the position of the first lane; a constant may be added to it.
+        length: greater than any position.
         width: lanes.
 
     Returns:
-        The expression, with symbols whose names are vectors.
+        The expression, with symbols whose names are vector expressions.
     """
 
     def fits(part: sympy.Expr) -> bool:
@@ -212,7 +212,7 @@ def in_lanes(index: sympy.Expr, first: sympy.Symbol, length: sympy.Expr, width: 
 
     def text(part: sympy.Expr) -> sympy.Symbol:
         base, divisor, *modulus = part.args
-        # Positions below 0 are divided as those some periods above, of which the quotient is so much more.
+        # Negative positions are moved up by some periods before the division; the quotient is corrected below.
         period = divisor * math.prod(modulus)
         periods = max(0, -((base - first) // period))
         text = (

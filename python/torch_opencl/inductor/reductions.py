@@ -1,4 +1,4 @@
-"""Reductions: accumulators, how values are folded into them, and how those of lanes and work-items are joined."""
+"""Reductions: accumulators, folding of values into them, and joining of the accumulators of lanes and work-items."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from .dtypes import NARROW, STORAGE, literal
 from .lanes import Lanes
 from .statements import Phase, Statement
 
-# Most vectors of which a loop is written out.
+# Loops over at most this many vectors are unrolled.
 MOST_UNROLLED = 8
-# Statements that fold the second of two partial results into the first: of names of their parts, and the type of the
-# first part with its lanes.
+# Makes the statements that fold the second of two partial results into the first, from the names of their parts and
+# the vector type of the first part.
 Fold = Callable[[list[str], list[str], str], list[str]]
 
 
@@ -26,7 +26,7 @@ def _by_operator(text: str) -> Fold:
 
 def _extreme_index(sign: str) -> Fold:
     def fold(a: list[str], b: list[str], kind: str) -> list[str]:
-        # NaN before all numbers; of equal values the first.
+        # NaN precedes all other values; the first of equal values wins.
         return [
             f"{{ const MASK_{kind} later = arg_{sign}_{kind}({a[0]}, {a[1]}, {b[0]}, {b[1]});",
             f"{a[0]} = later ? {b[0]} : {a[0]}; {a[1]} = INDEX_MASK_{kind}(later) ? {b[1]} : {a[1]}; }}",
@@ -47,7 +47,7 @@ def _welford(a: list[str], b: list[str], kind: str) -> list[str]:
 
 def _welford_step(a: list[str], b: list[str], kind: str) -> list[str]:
     # Welford, "Note on a method for calculating corrected sums of squares and products" (1962). All lanes have folded
-    # equally many values: one division serves them.
+    # equally many values, so one division is enough.
     mean, m2, weight = a
     one = kind.rstrip("0123456789")
     first = weight if kind == one else f"{weight}.s0"
@@ -58,20 +58,20 @@ def _welford_step(a: list[str], b: list[str], kind: str) -> list[str]:
 
 
 def _welford_vectors(a: list[str], b: list[str], kind: str) -> list[str]:
-    # As _welford, where each of the two has folded equally many values in all lanes.
+    # As _welford, if each of the two has folded equally many values in all lanes.
     weight, one = a[2], kind.rstrip("0123456789")
     shares = f"const {one} own = {weight}.s0, other = {b[2]}.s0, share = other == 0 ? ({one})0 : other / (own + other);"
     return ["{ " + shares, *_combined(a, b, kind, "share", "own * share"), "}"]
 
 
 def _welford_halves(a: list[str], b: list[str], kind: str) -> list[str]:
-    # As _welford, where both have folded equally many values.
+    # As _welford, if both have folded equally many values.
     half = f"({kind.rstrip('0123456789')})0.5f"
     return ["{", *_combined(a, b, kind, half, f"{a[2]} * {half}"), "}"]
 
 
 def _combined(a: list[str], b: list[str], kind: str, share: str, scale: str) -> list[str]:
-    # `share` is that of b in the total weight, `scale` the same multiplied by the weight of a.
+    # `share` is the weight of b divided by the total weight; `scale` is `share` times the weight of a.
     mean, m2, weight = a
     return [
         f"const {kind} delta = {b[0]} - {mean}; {mean} += delta * {share};",
@@ -85,10 +85,10 @@ class Kind:
 
     Attributes:
         fold: of two partial results.
-        start: of each part, with which a fold changes nothing: a number.
-        has_index: true where the second part is a position.
-        step: of a partial result and a single value, where that is not a partial result of its own.
-        vectors: of vectors each of which has had one value after another in all lanes.
+        start: the identity of each part.
+        has_index: true if the second part is a position.
+        step: of a partial result and a single value, if a value is not a partial result itself.
+        vectors: of vectors whose lanes have each folded equally many values.
         halves: of the halves of such a vector.
     """
 
@@ -115,7 +115,7 @@ KINDS = {
 
 
 def unrolled(copies: int) -> str:
-    """What stands in front of a loop over so many vectors: compilers unroll it where they may fit in registers."""
+    """The prefix of a loop over `copies` vectors: compilers unroll it if the vectors may fit in registers."""
     return "UNROLL " if 1 < copies <= MOST_UNROLLED else ""
 
 
@@ -124,7 +124,7 @@ class Accumulator:
 
     Attributes:
         statement: the reduction.
-        copies: vectors of partial results. In text, `copy` is the index of the one that is used.
+        copies: vectors of partial results. In the source, `copy` is the index of the current one.
     """
 
     def __init__(self, statement: Statement, lanes: Lanes, copies: int) -> None:
@@ -142,7 +142,7 @@ class Accumulator:
     # --- names and types
 
     def _wide(self, width: int) -> int:
-        """Lanes of the accumulator in text of a width: of sums over lanes each has its own."""
+        """Lanes of the accumulator in source of a width: in a reduction over lanes each has its own."""
         if self.lanes.prefix != "x":
             return width
         return width if self.lanes.is_wide(self.statement.targets[0], width) else 1
@@ -160,7 +160,7 @@ class Accumulator:
     def _type(self, part: int, wide: int) -> str:
         return self.lanes.type(self.dtypes[part], wide)
 
-    # --- text
+    # --- source
 
     def declared(self, width: int) -> str:
         """Declare the accumulators of a width, empty."""
@@ -179,7 +179,7 @@ class Accumulator:
         """Fold the next value into the accumulators.
 
         Args:
-            width: of the text.
+            width: of the source.
             position: the flat index of the reduction.
 
         Returns:
@@ -197,7 +197,7 @@ class Accumulator:
         return "".join(f"{line}\n" for line in fold(parts, operands, self._type(0, wide)))
 
     def result(self, width: int) -> str:
-        """Name the results, where each lane has its own."""
+        """Name the results of a reduction in which each lane has its own."""
         wide = self._wide(width)
         parts = self._parts(width)
         return self._named(parts, wide)
@@ -213,7 +213,7 @@ class Accumulator:
         return "".join(lines)
 
     def joined(self, widths: tuple[int, ...]) -> str:
-        """Join the lanes of a loop's accumulators, and those of its tail."""
+        """Join the lanes of a loop's accumulators and of its tail's."""
         lines = []
         scalars: list[list[str]] = []
         for width in widths:
@@ -261,7 +261,7 @@ class Accumulator:
 
 
 def _as_number(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which values are reduced: bools have another form in each lane than in a scalar."""
+    """The dtype in which values are reduced: true is another value in a vector's lane than in a scalar."""
     return torch.int32 if dtype == torch.bool else dtype
 
 
@@ -270,8 +270,8 @@ def of(phase: Phase, lanes: Lanes, copies: int = 1) -> list[Accumulator]:
 
     Args:
         phase: a loop.
-        lanes: its text.
-        copies: vectors that a step of the loop takes.
+        lanes: its lanes.
+        copies: vectors in a step of the loop.
 
     Returns:
         One for each reduction.

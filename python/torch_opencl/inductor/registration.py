@@ -1,4 +1,4 @@
-"""Makes Inductor know the device."""
+"""Registers the device with Inductor."""
 
 import functools
 import hashlib
@@ -14,13 +14,13 @@ from .whole import limit_atomic_additions
 
 
 def add_to_gpu_types(module: Any) -> None:
-    """Let Inductor treat opencl as a device with memory of its own.
+    """Make Inductor treat opencl as a device with separate memory.
 
     Args:
         module: torch._inductor.utils.
     """
     if "opencl" not in module.GPU_TYPES:
-        # Its result is kept, and it takes one GPU type for granted: where there is another it stays.
+        # get_gpu_type() caches its result and expects a single GPU type: if another GPU type is available, keep that.
         if not any(getattr(torch, name).is_available() for name in module.GPU_TYPES):
             module.get_gpu_type.cache_clear()
         else:
@@ -29,7 +29,7 @@ def add_to_gpu_types(module: Any) -> None:
         is_big_gpu = module.is_big_gpu
 
         def is_big(index_or_device: Any = 0) -> bool:
-            # It would warn that the device is too small for matmuls by Triton.
+            # Inductor would warn that the device is too small for Triton's matmuls.
             is_ours = isinstance(index_or_device, torch.device) and index_or_device.type == "opencl"
             return False if is_ours else is_big_gpu(index_or_device)
 
@@ -38,7 +38,7 @@ def add_to_gpu_types(module: Any) -> None:
 
 
 def keep_out_of_graphs(module: Any) -> None:
-    """Let Dynamo call the functions of this package instead of tracing them.
+    """Make Dynamo call the functions of this package instead of tracing them.
 
     Args:
         module: torch._dynamo.trace_rules.
@@ -47,7 +47,7 @@ def keep_out_of_graphs(module: Any) -> None:
 
 
 def register_interface(module: Any) -> None:
-    """Tell Dynamo how streams and devices are called.
+    """Register the device interface with Dynamo.
 
     Args:
         module: torch._dynamo.device_interface.
@@ -58,7 +58,7 @@ def register_interface(module: Any) -> None:
 
 
 def allow_without_triton(module: Any) -> None:
-    """Let the scheduler make ours, where it would ask for Triton.
+    """Make the scheduler use our backend, for which it would require Triton.
 
     Args:
         module: torch._inductor.scheduler.
@@ -75,9 +75,9 @@ def allow_without_triton(module: Any) -> None:
 
 
 def keep_layouts(module: Any) -> None:
-    """Leave convolutions in the layout of their inputs, which PyTorch would make channels-last by what holds for CUDA.
+    """Keep convolutions in the layout of their inputs; PyTorch would make them channels-last, as suits CUDA.
 
-    A training step of ResNet-18 takes 1.36 times as long with it (PoCL, processor time; ``make bench
+    A training step of ResNet-18 takes 1.36 times as long with channels-last (PoCL, processor time; ``make bench
     CASES="compiled ResNet"``).
 
     Args:
@@ -96,7 +96,9 @@ def keep_layouts(module: Any) -> None:
 
 
 def leave_to_eager(module: Any) -> None:
-    """Serve by eager operators what has no template or no type: refused here, it is no error when text is made.
+    """Use eager operators for operations without a template and dtypes without a type in OpenCL C.
+
+    The code generator would raise an error for them later.
 
     Args:
         module: torch._inductor.lowering.
@@ -105,7 +107,7 @@ def leave_to_eager(module: Any) -> None:
     from .ops import without_templates
     from .whole import eager_where
 
-    # The lowering of the last wants its scales in memory.
+    # The lowering of `_weight_int8pack_mm` needs its scales in memory.
     for name in (*without_templates(), "_weight_int8pack_mm"):
         for namespace in (torch.ops.aten, torch.ops.prims):
             packet = getattr(namespace, name, None)
@@ -122,7 +124,7 @@ def leave_to_eager(module: Any) -> None:
 
 
 def register_benchmarker(module: Any) -> None:
-    """Let Inductor time what it chooses between: on the wall clock, from an idle device to its end.
+    """Let Inductor time its candidates: in wall-clock time, from an idle device to the end of the work.
 
     Args:
         module: torch._inductor.runtime.benchmarking.
@@ -141,7 +143,7 @@ def register_benchmarker(module: Any) -> None:
 
 
 def register_backend(module: Any) -> None:
-    """Name our code generator.
+    """Register our code generator.
 
     Args:
         module: torch._inductor.codegen.common.
@@ -178,7 +180,7 @@ def _register(module: Any) -> None:
     from .weights import multiply_as_stored
 
     class Rewrite(CustomGraphModulePass):
-        """Changes graphs; its identifier is part of the key under which Inductor keeps them."""
+        """Changes graphs; its uuid is part of the key under which Inductor caches them."""
 
         def __call__(self, gm: torch.fx.GraphModule) -> None:
             """Change a graph."""
@@ -205,7 +207,7 @@ def _fingerprint() -> str:
 
 
 def allow_graphs(module: Any) -> None:
-    """Let graphs be made of code for one opencl device, as of code for one CUDA device.
+    """Allow graphs of code for one opencl device, as of code for one CUDA device.
 
     Args:
         module: torch._inductor.cudagraph_utils.
@@ -221,9 +223,9 @@ def allow_graphs(module: Any) -> None:
 
 
 def move_optimizer_state(module: Any) -> None:
-    """Move an optimizer's scalar state from the CPU to the parameters' device, as Dynamo does with ``step`` alone.
+    """Move an optimizer's scalar state from the CPU to the parameters' device; Dynamo moves only ``step``.
 
-    NAdam also keeps ``mu_product``: an operator of the compiled step would read it and ``step`` from two devices.
+    NAdam also has ``mu_product``: an operator of the compiled step would read it and ``step`` from two devices.
 
     Args:
         module: torch._dynamo.variables.optimizer.
@@ -243,7 +245,7 @@ def move_optimizer_state(module: Any) -> None:
 
 
 def make_graphs(module: Any) -> None:
-    """Replay parts of compiled graphs by graphs of ours, where they compute on opencl.
+    """Replay the parts of compiled graphs that compute on opencl with our graphs.
 
     Args:
         module: torch._inductor.compile_fx.
@@ -258,7 +260,7 @@ def make_graphs(module: Any) -> None:
             if chosen is None:
                 types = {given.device.type for given in inputs if isinstance(given, torch.Tensor)}
                 if "opencl" not in types and torch.cuda.is_available():
-                    # Without an input of either nothing tells whose graph it is.
+                    # Without an input on either device it is unknown which one the graph is for.
                     chosen = cudagraphify(model, static_input_idxs, **options) if "cuda" in types else model
                 else:
                     from .replay import Replayed
@@ -274,7 +276,7 @@ def make_graphs(module: Any) -> None:
 
 
 def leave_generations_to_cuda(module: Any) -> None:
-    """Keep CUDA's bookkeeping of passes away from graphs of ours.
+    """Skip CUDA's bookkeeping of passes for our graphs.
 
     Args:
         module: torch._inductor.output_code.

@@ -1,13 +1,13 @@
-"""The text of a kernel: OpenCL C for CPU devices, in explicit vectors, and for GPU devices, an element to a work-item.
+"""The source of a kernel: OpenCL C in explicit vectors for CPU devices, with an element per work-item for GPU devices.
 
-CPU devices. Lanes of a vector lie along one range: of a kernel without reductions its x; of one with reductions the
-range along which more of the memory is contiguous. The index of that range is `row * length + i`, and vectors run along
-i. A work-item takes a block of tasks: pieces of rows of x, squares of it where tensors are transposed, or, where lanes
-lie along the reduction, all of an x.
+CPU devices: lanes of a vector lie along one range. Without reductions it is x; with reductions it is the range along
+which more of the memory is contiguous. The index of that range is `row * length + i`, and vectors run along i. A
+work-item takes a block of tasks: pieces of rows of x, squares of x if tensors are transposed, or, if lanes lie along
+the reduction, single values of x.
 
-GPU devices. The same with one lane. A work-item takes one x and loops over the reduction, or, where the reduction is
-the contiguous range and long, a work-group takes one x and joins its items' results in local memory. A group also takes
-a tile of transposed tensors.
+GPU devices: kernels have one lane. A work-item takes one x and loops over the reduction. If the reduction is long and
+the contiguous range, a work-group takes one x and joins its items' results in local memory. A group also takes a tile
+of transposed tensors.
 """
 
 import math
@@ -32,24 +32,24 @@ from .tiles import GroupTiles, Tiles, turned
 if TYPE_CHECKING:
     from .kernel import OpenCLKernel
 
-# Up to this many elements a launch need not start before others do.
+# A launch with at most this many elements may be deferred until others start.
 SHORT = 4096
-# The shortest reduction that is worth a GPU's group.
+# The shortest reduction for which a group is worthwhile on GPUs.
 SHORTEST_GROUP_REDUCTION = 64
-# Up to this many x lanes lie along the reduction.
+# With fewer x than this, lanes lie along the reduction.
 FEW_COLUMNS = 16
-# Outputs of so many bytes go past the caches of a CPU, where nothing in the graph reads them again.
-STREAMED_BYTES = 16 << 20
+# CPUs use non-temporal stores for outputs of at least this many bytes that nothing in the graph reads again.
+NON_TEMPORAL_BYTES = 16 << 20
 
 
 @dataclass
 class Text:
-    """A kernel's text.
+    """A kernel's source and launch.
 
     Attributes:
         source: OpenCL C.
-        launch: the first arguments of a launch, as the wrapper's Python: global size, local size, and 1 where the
-            launch need not start before others do.
+        launch: the first arguments of a launch, as Python code of the wrapper: global size, local size, and 1 if the
+            launch may be deferred until others start.
     """
 
     source: str
@@ -57,14 +57,14 @@ class Text:
 
 
 def render(kernel: "OpenCLKernel", name: str) -> Text:
-    """Make the text of a kernel.
+    """Make the source of a kernel.
 
     Args:
         kernel: its statements.
         name: of the kernel function.
 
     Returns:
-        The text, and how it is launched.
+        The source and the arguments of its launch.
     """
     target = Target.current()
     if target.is_cpu:
@@ -75,7 +75,7 @@ def render(kernel: "OpenCLKernel", name: str) -> Text:
         body.lanes.streamed = _streamed(phases)
     with body.out.indent():
         body.write()
-    # Behind the body, which may have used further sizes.
+    # After the body, which may have used more sizes.
     source = IndentedBuffer()
     source.splice(_signature(kernel, name, target))
     with source.indent():
@@ -106,7 +106,7 @@ def _body(kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> Body:
 
 
 def _is_along_x(kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> bool:
-    """Tell along which range of a reduction lanes lie."""
+    """Return whether lanes lie along x and not along the reduction."""
     if not target.is_cpu and hint(kernel.features.reduction_numel) < SHORTEST_GROUP_REDUCTION:
         return True
     indices = [
@@ -126,7 +126,7 @@ def _is_along_x(kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> 
 
 
 def _weight(kernel: "OpenCLKernel", index: sympy.Expr) -> int:
-    """How much an access counts: by its elements, where it is not indirect."""
+    """The weight of an access: the number of its elements, without indirect indices."""
     nodes = kernel.range_tree_nodes
     return math.prod(hint(nodes[symbol].length) for symbol in index.free_symbols if symbol in nodes)
 
@@ -143,12 +143,12 @@ def _streamed(phases: list[Phase]) -> set[str]:
         if buffer is None or not all(isinstance(user.node, OutputNode) for user in buffer.users):
             continue
         size = hint(V.graph.get_numel(statement.buffer)) * V.graph.get_dtype(statement.buffer).itemsize
-        if size >= STREAMED_BYTES:
+        if size >= NON_TEMPORAL_BYTES:
             streamed.add(statement.expr.args[0])
     return streamed
 
 
-# --- text
+# --- source
 
 
 def _signature(kernel: "OpenCLKernel", name: str, target: Target) -> str:
@@ -181,19 +181,19 @@ def scalar_fields(scalars: Sequence[tuple[str, str, str]]) -> list[str]:
     """Declare scalars in the struct of a kernel's arguments, of 64 bits each.
 
     Args:
-        scalars: as a kernel's :meth:`parameters` names them.
+        scalars: from a kernel's :meth:`parameters`.
 
     Returns:
-        The fields. Devices without double have the bits of a Real.
+        The fields. On devices without double a Real is passed as bits.
     """
     return [f"{'RealArgument' if kind == 'Real' else kind} {inner};" for inner, kind, _ in scalars]
 
 
 def scalar_reads(scalars: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Declare the variables that have the values of those fields, of a struct `args`.
+    """Declare variables with the values of these fields of a struct `args`.
 
     Args:
-        scalars: as a kernel's :meth:`parameters` names them.
+        scalars: from a kernel's :meth:`parameters`.
 
     Returns:
         The lines.
@@ -203,7 +203,7 @@ def scalar_reads(scalars: Sequence[tuple[str, str, str]]) -> list[str]:
 
 
 def live(phase: Phase, removed: set[str]) -> Phase:
-    """A phase without stores to buffers that nobody needs."""
+    """A phase without stores to unused buffers."""
     keep = [
         type(phase.statements)(statement for statement in statements if statement.buffer not in removed)
         for statements in (phase.statements, phase.after)

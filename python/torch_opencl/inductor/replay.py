@@ -1,9 +1,9 @@
-"""Graphs of compiled code: what ``mode="reduce-overhead"`` replays in place of Inductor's wrapper.
+"""Graphs of compiled code, which ``mode="reduce-overhead"`` replays in place of Inductor's wrapper.
 
-A part of a compiled graph is called as usual a few times, then captured, and replayed from then on. Weights are read
-where they are; other inputs are copied to where the captured kernels read them, unless they are results of another
-capture that come at the same address each time, as what a forward pass saves for its backward pass does. Results stay
-in the capture's memory while somebody holds them: a call in the meantime uses a second capture.
+A part of a compiled graph is called as usual a few times, then captured, and replayed from then on. Weights are read in
+place. Other inputs are copied to the buffers of the capture, except results of another capture that have the same
+address each time, such as tensors that a forward pass saves for its backward pass. Results stay in the capture's memory
+while they are referenced: a call in the meantime uses a second capture.
 """
 
 import threading
@@ -18,12 +18,12 @@ from torch_opencl.diagnostics import kernel_cache_info
 from torch_opencl.graphs import OpenCLGraph, side_stream
 from torch_opencl.streams import stream as select_stream
 
-# Calls before the capture: a replay keeps the programs of its capture, so those that are specialised are built before.
+# Calls before the capture: a replay keeps the programs of its capture, so specialised ones must be built before.
 _WARM_UPS = 2
 _MOST_WARM_UPS = 20
-# Captures of one part, for results that are held, for weights that have moved, for streams.
+# Captures of one part: for results that are still referenced, for weights that have moved, for streams.
 _MOST_CAPTURES = 4
-# Smaller results are copied out: losses are often kept.
+# Smaller results are copied out, because programs often keep losses.
 _SMALL_BYTES = 1024
 
 Model = Callable[[list[Any]], Any]
@@ -32,12 +32,12 @@ Model = Callable[[list[Any]], Any]
 class _Memory:
     """State that captures of a device share."""
 
-    # Starts of the storages that captured results lie in.
+    # Addresses of the storages of captured results.
     results: ClassVar[set[int]] = set()
 
 
 class _Copied:
-    """An input that is copied to where the captured kernels read it."""
+    """An input that is copied to a buffer that the captured kernels read."""
 
     def __init__(self, index: int, given: torch.Tensor) -> None:
         self.index = index
@@ -52,7 +52,7 @@ class _Copied:
         self.argument = self.buffer.as_strided(given.shape, given.stride())
 
     def source(self, inputs: Sequence[Any]) -> torch.Tensor:
-        """Return what is copied into the buffer.
+        """Return the tensor to copy into the buffer.
 
         Args:
             inputs: of the call.
@@ -77,8 +77,8 @@ class _Capture:
         buffers = {_start(buffer) for buffer in self.buffers}
         self.graph = OpenCLGraph()
         with select_stream(side_stream(device)):
-            # A pool of its own: in one that is shared, memory between the kernels of one capture would become results
-            # of another, which somebody may hold when the first is replayed.
+            # A separate pool: in a shared one, temporary memory of one capture would become results of another, which
+            # may still be referenced when the first is replayed.
             self.graph.capture_begin()
             try:
                 outputs = model(arguments)
@@ -103,11 +103,11 @@ class _Capture:
         self.counts = [(storage._cdata, torch._C._storage_Use_Count(storage._cdata)) for storage in self.storages]
 
     def fits(self, inputs: list[Any], stream: int) -> bool:
-        """Tell whether a call can replay it: inputs are where they were, and nobody holds its results.
+        """Return whether a call can replay it: inputs have not moved, and its results are unreferenced.
 
         Args:
             inputs: of the call.
-            stream: its number.
+            stream: the id of the call's stream.
         """
         return (
             stream == self.stream
@@ -134,7 +134,7 @@ class _Capture:
         ]
 
     def forget(self) -> None:
-        """Take its results from the list of those that stay where they are."""
+        """Remove its results from the results that are not copied."""
         _Memory.results.difference_update(storage.data_ptr() for storage in self.storages)
 
 
@@ -143,14 +143,14 @@ def _start(tensor: torch.Tensor) -> int:
 
 
 class Replayed:
-    """A part of a compiled graph, replayed where it can be.
+    """A part of a compiled graph, replayed if possible.
 
     Args:
-        model: calls it by Inductor's wrapper, and empties the list of inputs.
+        model: calls it through Inductor's wrapper, and empties the list of inputs.
         device: index of the device that it runs on.
-        static: indices of inputs that stay where they are.
+        static: indices of inputs that do not move.
         mutated: indices of inputs that it writes.
-        skip: called with the reason when it cannot be captured.
+        skip: called with the reason if it cannot be captured.
     """
 
     def __init__(
@@ -225,10 +225,10 @@ class Replayed:
         if not all(given.device == torch.device("opencl", self.device) for given in inputs):
             return "inputs on several devices"
         if self.mutated - self.static:
-            return "an input is mutated that is no weight or buffer of the model"
+            return "a mutated input is not a weight or buffer of the model"
         return None
 
     def __del__(self) -> None:
-        # At exit the module may be gone already.
+        # At exit the module's names may already be None.
         for capture in self.captures if _Memory is not None else ():
             capture.forget()

@@ -1,4 +1,4 @@
-"""Reductions whose lanes lie along the reduction: a row for each x, which an item or a GPU's group takes."""
+"""Reductions whose lanes lie along the reduction: a row per x, for an item or, on GPUs, a group."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -15,14 +15,14 @@ from .target import Target
 if TYPE_CHECKING:
     from .kernel import OpenCLKernel
 
-# Vectors that a short loop folds at once, each into an accumulator of its own: an addition need not wait for the last.
+# Vectors that a short loop folds at once, each into a separate accumulator: additions need not wait for each other.
 VECTORS = 4
-# The most statements of such a loop.
+# The most statements of a short loop.
 SHORT_LOOP = 8
 
 
 class Rows(Body):
-    """For CPUs: a task is a row. What later phases of a short row need again is kept in private memory."""
+    """For CPUs: a task is a row. Values that later phases of a short row need are kept in private memory."""
 
     prefix = "r0_"
 
@@ -38,7 +38,7 @@ class Rows(Body):
         return self.kernel.numels["x"]
 
     def write(self) -> None:
-        """Write the text."""
+        """Write the source."""
         with self.block(f"ITEM_TASKS({self.numels['x']}, first, last);\nTASKS_LOOP(first, last)"):
             self.line("const long xindex = task;")
             self.row()
@@ -65,10 +65,10 @@ class Rows(Body):
             self.once(phase.after)
 
     def once(self, statements: Sequence[Statement]) -> None:
-        """Write what is computed once for a row.
+        """Write statements that run once for a row.
 
         Args:
-            statements: those outside of its loops.
+            statements: outside of its loops.
         """
         self.statements(statements, 1)
 
@@ -83,8 +83,8 @@ class Rows(Body):
         """Write the loop over a row.
 
         Args:
-            phase: what is in it.
-            steps: its division.
+            phase: its statements are the loop's body.
+            steps: widths and numbers of vectors, from :meth:`steps`.
             accumulators: of its reductions.
         """
         numel = self.numels["r0_"]
@@ -109,7 +109,7 @@ class Rows(Body):
         self.line("}")
 
     def join(self, accumulator: reductions.Accumulator, widths: tuple[int, ...]) -> None:
-        """Write what makes one result of a loop's accumulators."""
+        """Write the code that joins a loop's accumulators into one result."""
         self.out.splice(accumulator.joined(widths))
 
 
@@ -117,7 +117,7 @@ class GroupRows(Rows):
     """For GPUs: a work-group takes a row, and joins its items' results in local memory.
 
     Attributes:
-        used: pointers through which items may still read or write, as there was no barrier since.
+        used: pointers through which items may still read or write, without a barrier since.
     """
 
     def __init__(self, kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> None:
@@ -129,22 +129,22 @@ class GroupRows(Rows):
         return self.kernel.numels["x"] * GROUP
 
     def write(self) -> None:
-        """Write the text."""
+        """Write the source."""
         once = f"xindex_once = xindex < {self.numels['x']}"
         with self.block(f"for (long xindex = get_group_id(0), {once}; xindex_once; xindex_once = 0)"):
             self.row()
 
     def once(self, statements: Sequence[Statement]) -> None:
-        """Write what every item of a group computes: all have used what is updated in place before one stores it.
+        """Write statements that every item of a group runs; a barrier separates accesses from updates in place.
 
-        One item alone adds to memory.
+        Only one item does atomic additions.
 
         Args:
-            statements: those outside of a row's loops.
+            statements: outside of a row's loops.
         """
         for statement in statements:
             op = statement.expr.op
-            # The barriers between steps of a reduction order local memory alone.
+            # The barriers between steps of a reduction order only local memory.
             if op in ("store", "atomic_add") and statement.expr.args[0] in self.used:
                 self.line("barrier(CLK_GLOBAL_MEM_FENCE);")
                 self.used.clear()
@@ -153,7 +153,7 @@ class GroupRows(Rows):
                 self.statements([statement], 1)
 
     def use(self, statements: Sequence[Statement]) -> None:
-        """Note through which pointers statements read and write."""
+        """Record the pointers through which statements read and write."""
         accesses = [s.expr for s in statements if s.expr.op in ("load", "store", "atomic_add")]
         self.used.update(expr.args[0] for expr in accesses)
 
@@ -168,6 +168,6 @@ class GroupRows(Rows):
         self.use(phase.statements)
 
     def join(self, accumulator: reductions.Accumulator, widths: tuple[int, ...]) -> None:
-        """Write what makes one result of the items' accumulators."""
+        """Write the code that joins the items' accumulators into one result."""
         self.locals += accumulator.local_memory(GROUP)
         self.out.splice(accumulator.in_group(GROUP))

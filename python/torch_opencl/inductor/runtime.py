@@ -13,7 +13,7 @@ from torch_opencl._load import LIBRARY, native
 
 
 class Library:
-    """The kernels of a graph: one program for each device."""
+    """The kernels of a graph: one program per device."""
 
     def __init__(self) -> None:
         self.sources: dict[int, dict[str, str]] = {}
@@ -29,7 +29,7 @@ class Library:
         self.sources.setdefault(device, {})[name] = source
 
     def build(self, scope: dict[str, Any]) -> None:
-        """Build the programs, and put the kernels' numbers in place of their names.
+        """Build the programs, and bind the kernels' names to their ids.
 
         Args:
             scope: the wrapper's module.
@@ -44,23 +44,23 @@ class Library:
 
     @staticmethod
     def message(text: str) -> int:
-        """The number of an assertion's message."""
+        """The id of an assertion's message."""
         return native().fault_message(text)
 
 
 def dtype_code(dtype: torch.dtype) -> int:
-    """The number by which C++ knows a dtype."""
+    """The code of a dtype in C++."""
     return native().dtype_code(dtype)
 
 
 def _empty_strided(size: tuple[int, ...], stride: tuple[int, ...], code: int, device: int) -> torch.Tensor:
-    """Allocate by the dispatcher: what the extension cannot, and what is an error."""
+    """Allocate through the dispatcher: cases that the extension does not support, and errors."""
     dtypes = {dtype_code(dtype): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
     return torch.empty_strided(size, stride, dtype=dtypes[code], device=f"opencl:{device}")
 
 
 def _load_extension() -> ModuleType:
-    """Load the extension: through ``torch.ops`` and ``torch.empty_strided`` the host takes several times as long."""
+    """Load the extension: ``torch.ops`` and ``torch.empty_strided`` take several times as long on the host."""
     path = str(LIBRARY.parent / "_launch.abi3.so")
     loader = importlib.machinery.ExtensionFileLoader("_launch", path)
     spec = importlib.util.spec_from_file_location("_launch", path, loader=loader)
@@ -71,11 +71,11 @@ def _load_extension() -> ModuleType:
 
 
 _extension = _load_extension()
-# launch(kernel, global_size, local_size, is_short, *args) enqueues a kernel on the current stream: its number,
-# work-items, those of a group, true where it need not start before others do; tensors and numbers.
+# launch(kernel, global_size, local_size, is_short, *args) enqueues a kernel on the current stream: its id, work-items,
+# work-items of a group, true if it may be deferred until others start; tensors and scalars.
 launch = _extension.launch
-# empty_strided(size, stride, dtype_code, device) makes a tensor: its size and stride in elements, the number of its
+# empty_strided(size, stride, dtype_code, device) makes a tensor: its size and stride in elements, the code of its
 # dtype, the index of its device.
 empty_strided = _extension.empty_strided
-# Stands for a device guard where there is one device alone.
+# The device guard if there is only one device.
 nothing = contextlib.nullcontext()

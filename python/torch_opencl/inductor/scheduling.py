@@ -1,4 +1,4 @@
-"""Which nodes are fused, and how kernels get into the wrapper."""
+"""Fusion of nodes, and the definitions of kernels in the wrapper."""
 
 import re
 from typing import Any
@@ -13,9 +13,9 @@ from torch.utils._ordered_set import OrderedSet
 from . import epilogues
 from .kernel import OpenCLKernel
 
-# Of a kernel's arguments; rust/ops/generated/mod.rs refuses 60, and sizes come on top.
+# The most buffers of a kernel; rust/ops/generated/mod.rs refuses 60 arguments, which include sizes.
 MOST_BUFFERS = 40
-# Of a name that Inductor makes of all operators in a kernel.
+# The most characters of a name that Inductor makes from all operators in a kernel.
 MOST_NAME = 60
 
 
@@ -26,7 +26,7 @@ class OpenCLScheduling(SIMDScheduling):
 
     @classmethod
     def get_backend_features(cls, device: Any) -> OrderedSet:
-        """Name what else kernels can do: scans, sorts and bucketize are left to eager operators."""
+        """Return no optional features: scans, sorts and bucketize run as eager operators."""
         return OrderedSet()
 
     @classmethod
@@ -37,13 +37,13 @@ class OpenCLScheduling(SIMDScheduling):
         reduction_numel: sympy.Expr = sympy.S.One,
         coalesce_analysis: Any = None,
     ) -> tuple[dict[str, sympy.Expr], None]:
-        """Leave x whole."""
+        """Do not tile x."""
         return cls.create_tiling([numel], [reduction_numel]), None
 
     def can_fuse(self, node1: Any, node2: Any) -> bool:
-        """Tell whether two nodes may be one kernel.
+        """Return whether two nodes may be one kernel.
 
-        Its buffers must fit the arguments that every device takes, and no item may write what another one reads.
+        Its buffers must fit the arguments that every device supports, and no item may write what another one reads.
         """
         if _overwrites(node1, node2):
             return False
@@ -57,15 +57,15 @@ class OpenCLScheduling(SIMDScheduling):
     can_fuse_horizontal = can_fuse
 
     def define_kernel(self, src_code: str, node_schedule: Any, kernel: OpenCLKernel) -> str:
-        """Write a kernel's text into the wrapper.
+        """Write a kernel's source into the wrapper.
 
         Args:
             src_code: OpenCL C, with KERNEL_NAME for the name.
-            node_schedule: what is in it.
+            node_schedule: the nodes in it.
             kernel: its statements.
 
         Returns:
-            The name of the kernel's number in the wrapper. Equal texts for one device have one.
+            The wrapper's variable with the kernel's id. Equal sources for one device share it.
         """
         wrapper = V.graph.wrapper_code
         device = V.graph.get_current_device_or_throw().index or 0
@@ -89,7 +89,7 @@ class OpenCLScheduling(SIMDScheduling):
     def codegen_template(
         self, template_node: Any, epilogue_nodes: list[Any], prologue_nodes: list[Any], **options: Any
     ) -> None:
-        """Write a matmul or a convolution, and what is computed of its result, into the wrapper."""
+        """Write a matmul or a convolution and its epilogue into the wrapper."""
         epilogues.generate(self, template_node, list(epilogue_nodes))
 
     def codegen_sync(self) -> None:
@@ -98,10 +98,10 @@ class OpenCLScheduling(SIMDScheduling):
 
 
 def _overwrites(node1: Any, node2: Any) -> bool:
-    """Tell whether one of two nodes mutates a buffer that the other uses in another order.
+    """Return whether one of two nodes mutates a buffer that the other uses in another order.
 
-    Inductor's own check compares indices of loops whose orders may differ: a kernel of `x.copy_(x.t().contiguous())`
-    would write elements that other work-items have not yet read.
+    Inductor's check compares indices of loops whose orders may differ: a kernel of `x.copy_(x.t().contiguous())` would
+    write elements that other work-items have not yet read.
     """
     real_names = V.graph.scheduler.mutation_real_name
     mutated: set[str] = set()
@@ -111,7 +111,7 @@ def _overwrites(node1: Any, node2: Any) -> bool:
         replaced = {name for buffer in node.get_outputs() for name in buffer.get_mutations()}
         for dep in (*node.read_writes.reads, *node.read_writes.writes):
             if isinstance(dep, WeakDep) or (isinstance(dep, StarDep) and dep.name in replaced):
-                # It stands for an order, and reads nothing.
+                # A dependency for ordering only: it reads nothing.
                 continue
             name = dep.name
             while name in real_names:
@@ -126,7 +126,7 @@ def _overwrites(node1: Any, node2: Any) -> bool:
 
 
 def _order(dep: Any) -> tuple[Any, Any] | None:
-    """The order in which a buffer is used; None where nothing is known of it."""
+    """The order in which a buffer is accessed; None if it is unknown."""
     if not isinstance(dep, MemoryDep):
         return None
     dep = dep.normalize()

@@ -1,7 +1,7 @@
 """Ranges whose innermost part is shorter than a vector: their lanes lie along the whole range.
 
-An image of 2 x 2 pixels in 512 channels, or a matrix of 3 columns, has rows of 4 or 3 elements. What is contiguous in
-all of the range is loaded in vectors, and the indices of everything else are computed in each lane.
+An image of 2 x 2 pixels in 512 channels, or a matrix of 3 columns, has rows of 4 or 3 elements. Tensors that are
+contiguous in the whole range are loaded in vectors, and the indices of all others are computed in each lane.
 """
 
 from typing import TYPE_CHECKING
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def join(kernel: "OpenCLKernel", width: int) -> None:
-    """Write the indices of such ranges as quotients and remainders of the whole range's.
+    """Write the indices of such ranges as quotients and remainders of the whole range's index.
 
     Args:
-        kernel: all of its statements; they are changed.
+        kernel: its statements are changed.
         width: of vectors.
     """
     for tree in kernel.range_trees:
@@ -31,7 +31,7 @@ def join(kernel: "OpenCLKernel", width: int) -> None:
             continue
         whole = tree.lookup(sympy.S.One, tree.numel)
         parts = [entry for entry in kernel.entries.values() if entry.prefix == tree.prefix and entry is not whole]
-        # Quotients by unknown sizes have no text for vectors.
+        # Quotients by unknown sizes have no vector form.
         if not parts or not all(isinstance(entry.divisor, sympy.Integer) for entry in parts):
             continue
         _rewrite(kernel, {entry.symbol(): _part(entry, whole.symbol()) for entry in parts}, whole.symbol(), tree.numel)

@@ -1,16 +1,16 @@
-"""Loads of vectors whose lanes do not lie beside each other."""
+"""Loads of vectors whose lanes are not adjacent in memory."""
 
 
 def shuffled(load: str, where: str, kind: str, stride: int, wide: int) -> str:
-    """Whole vectors, whose lanes are put in order, instead of a load for each lane.
+    """Load whole vectors and shuffle their lanes, instead of one load per lane.
 
-    No vector reaches beyond the elements that are asked for.
+    No vector reaches beyond the requested elements.
 
     Args:
         load: the function that loads a vector.
         where: the address of the first lane.
         kind: the type of the vector, for strides of 2.
-        stride: -1 or 2, by how much the address grows from lane to lane.
+        stride: from lane to lane, -1 or 2.
         wide: lanes, a power of two up to 16.
 
     Returns:

@@ -1,8 +1,8 @@
-"""Softmax within a kernel, for which the text of two operations is shorter, as in eager mode.
+"""Softmax in a kernel: two operations get cheaper forms, as in eager mode.
 
-Exponentials of differences from their own maximum have an argument of 0 at most. Their sum is 1 at least, and at most
-the length of a row: its reciprocal neither overflows nor is subnormal, and a product with it takes the place of a
-division in each lane.
+Exponentials of differences from the row's maximum have arguments of at most 0. Their sum is at least 1 and at most the
+length of a row: its reciprocal neither overflows nor is subnormal, and a multiplication by it replaces a division in
+each lane.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from .statements import Expr, Phase, Statement, Value, made_by
 
 
 class Softmax:
-    """The part of softmax that a kernel computes.
+    """The softmax operations in a kernel.
 
     Attributes:
-        exponentials: names of exponentials of differences from their own maximum.
+        exponentials: names of exponentials of differences from the maximum.
         sums: names of sums of these.
     """
 
@@ -47,7 +47,7 @@ class Softmax:
         return statement.expr if statement is not None else None
 
     def _is_same(self, a: object, b: object) -> bool:
-        """Tell whether two values are computed alike, from memory that the kernel does not change."""
+        """Return whether two values have the same computation, from memory that the kernel does not change."""
         if not (isinstance(a, Value) and isinstance(b, Value)):
             return type(a) is type(b) and a == b
         if a.name == b.name:

@@ -1,4 +1,4 @@
-"""Into how many parts a CPU divides a reduction with few results."""
+"""The number of parts into which a CPU divides a reduction with few results."""
 
 import functools
 from typing import Any
@@ -6,26 +6,26 @@ from typing import Any
 import sympy
 import torch
 
-# Work-items for each compute unit that a divided reduction has.
+# Work-items per compute unit of a divided reduction.
 PARTS_PER_UNIT = 4
-# Elements of all results together below which one work-item is as fast.
+# Up to this many elements of all results together, one work-item is as fast.
 FEW = 1 << 16
-# Columns of a task, where sums are those of columns (columns.py), and where there are so many elements that tasks take
-# rows as long as fit their caches.
+# Columns of a task that sums columns (columns.py): COLUMNS, or LONG_COLUMNS for at least MANY elements, for which
+# tasks take rows as long as fit their caches.
 COLUMNS = 32
 LONG_COLUMNS = 1024
 MANY = 1 << 20
-# The longest part: its sums have 64 accumulators (rows.py), whose rounding errors grow with it.
+# The longest part: its sums have 64 accumulators (rows.py), whose rounding errors grow with its length.
 LONGEST = 1 << 17
 
 
 def install(module: Any) -> None:
-    """Let CPU devices divide reductions by what they are: PyTorch counts on thousands of threads.
+    """Choose how CPU devices divide reductions: PyTorch's choice assumes thousands of threads.
 
     Args:
         module: torch._inductor.choices.
     """
-    # A static method in some releases, and one of instances in others.
+    # A static method in some releases, an instance method in others.
     choose = vars(module.InductorChoices)["reduction_split_factor"]
 
     @functools.wraps(choose)
@@ -47,12 +47,12 @@ def parts(length: int, results: int, tasks: int, units: int) -> int:
 
     Args:
         length: elements of a result.
-        results: how many results there are.
-        tasks: which share the results.
+        results: the number of results.
+        tasks: the number of tasks that share the results.
         units: compute units of the device.
 
     Returns:
-        1 where there are tasks enough, or little work; else a number that divides the length evenly, if one is near.
+        1 if there are enough tasks or little work; otherwise a divisor of the length, if one is near.
     """
     if tasks >= units or length * results <= FEW:
         return 1

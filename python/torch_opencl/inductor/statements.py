@@ -1,6 +1,6 @@
-"""Kernels as lists of statements: what Inductor's loop bodies compute, before there is any text.
+"""Kernels as lists of statements: an intermediate form between Inductor's loop bodies and source.
 
-A statement gives a name to one operation on named values. Names have dtypes, so that text can be made of them in a
+A statement names the result of one operation on named values. Names have dtypes, so that they can be written in a
 language that needs types, at any vector width.
 """
 
@@ -24,8 +24,8 @@ class Expr:
 
     Attributes:
         op: its name: one of Inductor's, or `load`, `store`, `reduce`, `index` and the like.
-        args: values, numbers, dtypes, names of buffers and index expressions.
-        dtype: that of the result, where Inductor does not tell it.
+        args: values, Python numbers, dtypes, names of buffers and index expressions.
+        dtype: of the result, if Inductor does not pass it.
     """
 
     op: str
@@ -59,7 +59,7 @@ class Statement:
     Attributes:
         targets: none for stores and checks, several for reductions such as Welford's.
         expr: the operation.
-        buffer: of a store, the name of the graph's buffer, which Inductor may later find to be needed by nobody.
+        buffer: of a store, the name of the graph's buffer, which Inductor may later find to be unused.
     """
 
     targets: tuple[Value, ...]
@@ -68,7 +68,7 @@ class Statement:
 
 
 class Statements(list[Statement]):
-    """A list of statements, instead of Inductor's buffers of text."""
+    """A list of statements, instead of Inductor's buffers of source."""
 
     def splice(self, others: Iterable[Statement]) -> None:
         """Append other statements."""
@@ -80,9 +80,9 @@ class Phase:
     """Statements that run together.
 
     Attributes:
-        is_loop: true where they run for each index of the reduction.
-        statements: in their order.
-        after: what runs once the loop has ended: stores of its results.
+        is_loop: true if they run for each index of the reduction.
+        statements: in order.
+        after: statements after the loop: stores of its results.
     """
 
     is_loop: bool
@@ -97,7 +97,7 @@ def made_by(phases: Iterable[Phase]) -> dict[str, Statement]:
 
 
 def _narrow(value: CSEVariable, bounds: ValueRanges[Any]) -> None:
-    """Narrow what is known of a value, unless that is of another kind: ``x // 2`` as a float, and as an index."""
+    """Narrow the bounds of a value, unless they have another kind: ``x // 2`` may be a float and an index."""
     known = value.bounds
     is_open = any(each in (ValueRanges.unknown(), ValueRanges.unknown_int()) for each in (known, bounds))
     if is_open or (known.is_bool, known.is_int) == (bounds.is_bool, bounds.is_int):
@@ -118,16 +118,16 @@ class StatementCSE(CSE):
         dtype: torch.dtype | None = None,
         shape: Any = None,
     ) -> CSEVariable:
-        """Give an operation a name, or find the one that it has.
+        """Name an operation's result, or find its existing name.
 
         Args:
-            buffer: where the statement goes.
+            buffer: the statement is appended to it.
             expr: the operation.
-            bounds: known of its result.
+            bounds: of its result.
             write: not used.
             assignment: not used.
             dtype: of the result.
-            shape: not used: all values are scalars here, whatever the width of the text.
+            shape: not used: all values are scalars here, for any width of the source.
 
         Returns:
             The name.

@@ -1,4 +1,4 @@
-"""Orders of strides that depend on dynamic sizes."""
+"""Comparisons of strides that depend on dynamic sizes."""
 
 import functools
 from typing import Any
@@ -9,10 +9,10 @@ __all__ = ["install"]
 
 
 def install(module: Any) -> None:
-    """Take an order of strides for unknown where PyTorch fails to find it: a layout is then made by a copy.
+    """Treat the order of strides as unknown if PyTorch fails to compare them: a copy then makes the layout.
 
-    PyTorch asks whether one stride is a multiple of another. Where a stride is a quotient of dynamic sizes, as behind
-    a convolution with a stride, its bounds of powers fail (``Invalid ranges [0:-1]``).
+    PyTorch checks whether one stride is a multiple of another. If a stride is a quotient of dynamic sizes, as after a
+    strided convolution, its bounds of powers fail (``Invalid ranges [0:-1]``).
 
     Args:
         module: torch._inductor.ir.

@@ -1,4 +1,4 @@
-"""The device for which text is made."""
+"""The device for which source is generated."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -9,12 +9,12 @@ from torch._inductor.virtualized import V
 
 @dataclass(frozen=True)
 class Target:
-    """Properties of a device that the text depends on.
+    """Properties of a device that the source depends on.
 
     Attributes:
-        is_cpu: true where kernels are built for CPUs.
+        is_cpu: true if kernels are built for CPUs.
         compute_units: of the device.
-        has_fp64: true where it computes in double.
+        has_fp64: true if it supports double.
         vector_width: lanes of vectors.
     """
 

@@ -1,7 +1,7 @@
 """Kernels that read or write some tensors along another range than the lanes: transposes and permutations.
 
-The innermost part of x, of which lanes are neighbours, is `i`; another part, along which such a tensor is contiguous,
-is `j`. A tile of both is read along j, and turned in registers or in local memory; the body then takes its rows.
+`i` is the innermost part of x, along which lanes are neighbours; `j` is another part, along which such a tensor is
+contiguous. A tile of both is read along j and transposed in registers or in local memory; the body then takes its rows.
 """
 
 from collections.abc import Iterator
@@ -23,18 +23,18 @@ from .turning import Location, Turning
 if TYPE_CHECKING:
     from .kernel import OpenCLKernel
 
-# The longest sides of a CPU's task along i and j, and the sides of a GPU's tile. Such long runs along i keep streams
-# of memory going: a transpose of 2048 x 2048 floats, added to another matrix, takes 2.6 ms of all cores instead of 3.3
-# with 128 (PoCL).
+# The longest sides of a task along i and j on CPUs. Such long runs along i keep memory streams going: a transpose of
+# 2048 x 2048 floats, added to another matrix, takes 2.6 ms on all cores instead of 3.3 with 128 (PoCL).
 SIDE_I, SIDE_J = 2048, 64
-# The least side along i.
+# The shortest side along i on CPUs.
 SHORTEST_SIDE = 64
+# The sides of a tile on GPUs.
 GROUP_SIDE = 32
 # The shortest ranges that are tiled.
 SHORTEST = 16
 # The longest body that is unrolled.
 UNROLLED_STATEMENTS = 10
-# The most tensors that are, and the bytes of a GPU's tiles: every device has so much local memory.
+# The most tensors that are tiled, and the most bytes of their tiles on GPUs: every device has that much local memory.
 MOST_TILES = 4
 MOST_BYTES = 32 << 10
 
@@ -45,8 +45,8 @@ class Turned:
 
     Attributes:
         j: that part.
-        loads: of tensors.
-        stores: likewise.
+        loads: of such tensors.
+        stores: to such tensors.
     """
 
     j: IterationRangesEntry
@@ -55,14 +55,14 @@ class Turned:
 
 
 def turned(kernel: "OpenCLKernel", phases: list[Phase]) -> Turned | None:
-    """Find what is to be turned in a kernel without reductions.
+    """Find the accesses to transpose in a kernel without reductions.
 
     Args:
         kernel: its ranges.
         phases: its statements.
 
     Returns:
-        The part of x along which most such accesses are contiguous, and these; None where there are none.
+        The part of x along which most such accesses are contiguous, and these accesses; None without any.
     """
     length = kernel.inner_length("x")
     if length is None or hint(length) < SHORTEST:
@@ -79,7 +79,7 @@ def turned(kernel: "OpenCLKernel", phases: list[Phase]) -> Turned | None:
             continue
         is_load = statement.expr.op == "load"
         mask = statement.expr.args[3 if is_load else 4]
-        # A tensor that the kernel both reads and writes must have one index in it.
+        # A tensor that the kernel both reads and writes must have a single index.
         if mask is not None or (is_load and stored.get(pointer, {index}) != {index}):
             continue
         for entry in kernel.entries.values():
@@ -91,7 +91,7 @@ def turned(kernel: "OpenCLKernel", phases: list[Phase]) -> Turned | None:
 
 
 def _limited(which: Turned) -> Turned:
-    """As many of the accesses as tiles fit; a location that is loaded and stored has one, for both or for neither."""
+    """The accesses whose tiles fit; a location that is loaded and stored has one tile, for both or neither."""
     tiles: set[Location] = set()
     left = MOST_BYTES
     for statement in (*which.loads, *which.stores):
@@ -105,7 +105,7 @@ def _limited(which: Turned) -> Turned:
 
 
 def _is_along(kernel: "OpenCLKernel", index: sympy.Expr, j: IterationRangesEntry, length: sympy.Expr) -> bool:
-    """Tell whether neighbours along j, a part of x, are neighbours in memory."""
+    """Return whether neighbours along j, a part of x, are neighbours in memory."""
     sizevars = V.graph.sizevars
     symbol = j.symbol()
     if not index.has(symbol) or hint(j.length) < SHORTEST or any(s.name in kernel.named for s in index.free_symbols):
@@ -122,13 +122,13 @@ def _is_along(kernel: "OpenCLKernel", index: sympy.Expr, j: IterationRangesEntry
 
 
 def is_apart(entry: IterationRangesEntry, j: IterationRangesEntry) -> bool:
-    """Tell whether a part of x is the same for all of j."""
+    """Return whether a part of x is the same for all of j."""
     known = V.graph.sizevars.statically_known_multiple_of
     return known(entry.divisor, j.divisor * j.length) or known(j.divisor, entry.divisor * entry.length)
 
 
 class Tiles(Turning):
-    """For CPUs: a task is a square of `i` and `j`, in tiles as wide as a vector; its edges go row by row."""
+    """For CPUs: a task is a square of `i` and `j`, in tiles as wide as a vector; its edges are done row by row."""
 
     def __init__(self, kernel: "OpenCLKernel", phases: list[Phase], target: Target, which: Turned) -> None:
         super().__init__(kernel, phases, target)
@@ -141,7 +141,7 @@ class Tiles(Turning):
         self.side_i, self.side_j = self._sides()
 
     def _sides(self) -> tuple[int, int]:
-        """Sides of a task's square along i and j: shorter ones where there would be fewer tasks than work-items."""
+        """Sides of a task's square along i and j: shorter if there would be fewer tasks than work-items."""
         length, count, numel = hint(self.inner), hint(self.j.length), hint(self.kernel.numels["x"])
         items, side_i, side_j = ITEMS_PER_UNIT * self.target.compute_units, SIDE_I, SIDE_J
         while numel // (min(side_i, length) * min(side_j, count)) < items and side_i > SHORTEST_SIDE:
@@ -149,12 +149,12 @@ class Tiles(Turning):
         return side_i, side_j
 
     def tasks(self) -> sympy.Expr:
-        """The number of squares, or less."""
+        """A lower bound of the number of squares."""
         square = min(self.side_i, hint(self.inner)) * min(self.side_j, hint(self.j.length))
         return (self.kernel.numels["x"] + square - 1) // square
 
     def write(self) -> None:
-        """Write the text."""
+        """Write the source."""
         self._sizes(self.side_i, self.side_j)
         rest = f"({self.numels['x']}) / length / count"
         with self.block(f"ITEM_TASKS({rest} * down * across, first, last);\nTASKS_LOOP(first, last)"):
@@ -178,7 +178,7 @@ class Tiles(Turning):
             self._edges()
 
     def _sizes(self, along_i: int, along_j: int) -> None:
-        """Declare the sizes of x, and of its division in squares."""
+        """Declare the sizes of x and of its division into squares."""
         length, count = self.size(self.inner), self.size(self.j.length)
         self.line(f"const long length = {length}, count = {count}, step = ({self.size(self.j.divisor)}) / length;")
         self.line(
@@ -193,7 +193,7 @@ class Tiles(Turning):
         self.declare(arrays)
         self.turn(arrays, self.which.loads, is_load=True)
         self.lanes.tiles = {key[:2]: f"{array}[tile_row]" for key, array in arrays.items()}
-        # A tile stays in registers where the body is short.
+        # A tile stays in registers if the body is short.
         unrolled = "UNROLL " if sum(len(phase.statements) for phase in self.phases) <= UNROLLED_STATEMENTS else ""
         with self.block(f"{unrolled}for (int tile_row = 0; tile_row < {width}; tile_row++)"):
             self._place("tile_j + tile_row", "tile_i")
@@ -205,7 +205,7 @@ class Tiles(Turning):
         return self.arrays((*self.which.loads, *self.which.stores))
 
     def place_of_lane(self) -> None:
-        """Declare the parts of x where a lane's row of a tile begins in memory."""
+        """Declare the parts of x at the beginning of a lane's row of a tile in memory."""
         self._place("tile_j", "tile_i + lane")
 
     def _place(self, j: str, i: str) -> None:
@@ -218,7 +218,7 @@ class Tiles(Turning):
         for phase in self.phases:
             self.statements(phase.statements, width)
 
-    # --- what is left of a square
+    # --- the edges of a square
 
     def _edges(self) -> None:
         left = [self._is_whole(self.length), self._is_whole(self.j.length)]
@@ -241,7 +241,7 @@ class Tiles(Turning):
 
 
 class GroupTiles(Tiles):
-    """For GPUs: a work-group takes a tile, which it turns in local memory, so that neighbours access neighbours."""
+    """For GPUs: a work-group transposes a tile in local memory, so that neighbouring items access neighbours."""
 
     def group_items(self) -> sympy.Expr:
         """A group for each tile."""
@@ -250,7 +250,7 @@ class GroupTiles(Tiles):
         return rest * CeilDiv(length, sympy.Integer(GROUP_SIDE)) * CeilDiv(count, sympy.Integer(GROUP_SIDE)) * GROUP
 
     def write(self) -> None:
-        """Write the text."""
+        """Write the source."""
         self._sizes(GROUP_SIDE, GROUP_SIDE)
         self.line(f"const long i_first = get_group_id(0) % across * {GROUP_SIDE};")
         self.line(f"const long j_first = get_group_id(0) / across % down * {GROUP_SIDE};")
@@ -259,7 +259,7 @@ class GroupTiles(Tiles):
         self.line(f"const int beside = get_local_id(0) % {GROUP_SIDE}, below = get_local_id(0) / {GROUP_SIDE};")
         arrays = self._arrays()
         for (_, _, dtype), array in arrays.items():
-            # One column more: a column then spreads over all banks.
+            # One more column, so that a column spreads over all banks.
             self.locals.append(f"__local {compute_type(dtype)} {array}[{GROUP_SIDE}][{GROUP_SIDE + 1}];\n")
         if self.which.loads:
             self._in_group(arrays, self.which.loads)
@@ -279,7 +279,7 @@ class GroupTiles(Tiles):
 
     @contextmanager
     def _items(self, row: str, i: str, j: str) -> Iterator[None]:
-        """A loop over the rows of a tile that an item takes part in, and the parts of x there."""
+        """A loop over an item's rows of a tile, with the parts of x there."""
         with self.block(f"for (int {row} = below; {row} < {GROUP_SIDE}; {row} += {GROUP // GROUP_SIDE})"):
             self.line(f"const long place_i = i_first + {i}, place_j = j_first + {j};")
             with self.block("if (place_i < length && place_j < count)"):

@@ -1,4 +1,4 @@
-"""Tiles as wide as a vector: read or written along another range than the lanes, and turned in registers."""
+"""Tiles as wide as a vector: read or written along another range than the lanes, and transposed in registers."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,15 @@ from .body import Body
 from .dtypes import STORAGE, compute_type
 from .statements import Statement
 
-# Pointer, index and dtype of what is turned.
+# Pointer, index and dtype of a transposed access.
 Location = tuple[str, sympy.Expr, torch.dtype]
 
 
 class Turning(Body):
-    """The text of such tiles; in it `tile_row` counts rows of the body, `lane` rows in memory."""
+    """The source of such tiles; in it `tile_row` counts rows of the body, `lane` rows in memory."""
 
     def place_of_lane(self) -> None:
-        """Declare the parts of indices where a lane's row of a tile begins in memory."""
+        """Declare the parts of the index of a lane's row of a tile in memory."""
         raise NotImplementedError
 
     @staticmethod
@@ -25,7 +25,7 @@ class Turning(Body):
         """Name the tiles.
 
         Args:
-            statements: loads and stores that are turned.
+            statements: loads and stores that are transposed.
 
         Returns:
             A name for each location.
@@ -43,7 +43,7 @@ class Turning(Body):
             self.line(f"{compute_type(dtype)}{self.width} {array}[{self.width}];")
 
     def turn(self, arrays: dict[Location, str], statements: Sequence[Statement], is_load: bool) -> None:
-        """Read tiles and turn them, or turn and write them.
+        """Read tiles and transpose them, or transpose and write them.
 
         Args:
             arrays: the tiles' names.

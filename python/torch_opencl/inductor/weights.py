@@ -1,10 +1,10 @@
-"""Weights of 8 bits: few rows are multiplied by them as they are stored, instead of by a converted copy."""
+"""8-bit weights: few rows are multiplied by the stored weight instead of a converted copy."""
 
 import torch
 from torch.fx import GraphModule, Node
 
 _aten, _prims = torch.ops.aten, torch.ops.prims
-# Rows from which the matmul with a converted copy is faster; rust/ops/packed_weight has kernels for fewer.
+# From this many rows on, the matmul with a converted copy is faster; rust/ops/packed_weight has kernels for fewer.
 MANY_ROWS = 16
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -12,11 +12,11 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 def multiply_as_stored(gm: GraphModule) -> None:
     """Replace `x @ weight.to(x.dtype).t()` for a weight of int8 and few rows of x.
 
-    A copy is written and read in each call, nine bytes for each byte of the weight in float32, and few rows do no more
-    than read it.
+    In float32 the copy costs nine bytes of reads and writes per byte of the weight in each call, and a matmul with few
+    rows does little more than read the weight.
 
     Args:
-        gm: a graph of aten's operators.
+        gm: a graph of ATen operators.
     """
     for node in gm.graph.find_nodes(op="call_function", target=_aten.mm.default):
         weight = _stored(node.args[1])
@@ -38,7 +38,7 @@ def multiply_as_stored(gm: GraphModule) -> None:
 
 
 def _stored(node: Node) -> Node | None:
-    """The int8 tensor [columns, k] of which a node is the transposed and converted copy; None where it is none."""
+    """The int8 tensor [columns, k] whose transposed and converted copy a node is; None for other nodes."""
     is_transposed, is_converted = False, False
     while isinstance(node, Node) and node.op == "call_function":
         if node.target is _aten.permute.default and list(node.args[1]) == [1, 0]:

@@ -1,4 +1,4 @@
-"""Operators that kernels of eager mode compute faster than what Inductor would make of them."""
+"""Operators that eager kernels compute faster than Inductor's kernels would."""
 
 import functools
 import threading
@@ -11,7 +11,7 @@ import torch
 from torch._C import DispatchKey
 from torch.utils._pytree import tree_leaves
 
-# Interpolations have one decomposition before autograd, from which gradients would be additions at loaded positions.
+# PyTorch decomposes interpolations before autograd, so that gradients would be atomic additions at loaded positions.
 INTERPOLATIONS = (
     "upsample_nearest1d",
     "upsample_nearest2d",
@@ -24,16 +24,16 @@ INTERPOLATIONS = (
     "upsample_trilinear3d",
     "upsample_bicubic2d",
 )
-# Of channels-last tensors the host makes channels-last results, and kernels contiguous ones: paddings of such tensors
-# are decomposed. The gradients of replication are not here, as PyTorch has no decomposition of them.
+# For channels-last tensors the host makes channels-last results and kernels contiguous ones, so paddings of such
+# tensors are decomposed. The gradients of replication are not here, because PyTorch has no decomposition of them.
 PADDINGS = (
     *(f"reflection_pad{dims}d{backward}" for dims in (1, 2, 3) for backward in ("", "_backward")),
     *(f"replication_pad{dims}d" for dims in (1, 2, 3)),
 )
-# Operators that CPU devices compute by a kernel of eager mode. Gradients of embeddings and of maxima would be atomic
+# Operators that CPU devices compute with eager kernels. Gradients of embeddings and of maxima would be atomic
 # additions, element by element; windows of pooling, rolled rows, and elements at computed positions would be loaded
-# lane by lane. Gradients of layer and RMS norms would be loops along rows and loops along columns, which read what one
-# pass does.
+# lane by lane. Gradients of layer and RMS norms would be loops along rows and loops along columns, which read the data
+# twice instead of once.
 EAGER_ON_CPUS = (
     *INTERPOLATIONS,
     *PADDINGS,
@@ -52,16 +52,16 @@ EAGER_ON_CPUS = (
     "_fused_rms_norm_backward",
     "roll",
 )
-# Those whose fake's result is contiguous whatever its input is.
+# Operators whose fake result is contiguous for any input.
 CONTIGUOUS = ("roll",)
-# The device of the tensor that an operator being lowered adds to, where it is asked for.
+# The device of the tensor that the operator being lowered adds to, if known.
 _added_to: ContextVar[torch.device | None] = ContextVar("_added_to", default=None)
 _lock = threading.Lock()
 _tracing = 0
 
 
 def keep(module: Any) -> None:
-    """Leave the operators whole in graphs that Inductor decomposes.
+    """Keep the operators undecomposed in graphs that Inductor decomposes.
 
     Args:
         module: torch._inductor.decomposition.
@@ -70,15 +70,15 @@ def keep(module: Any) -> None:
         op = getattr(torch.ops.aten, name).default
         if op in module.decompositions:
             is_whole = _are_contiguous if name in PADDINGS else _always
-            module.decompositions[op] = _where_on_cpus(is_whole, _left_whole, module.decompositions[op])
+            module.decompositions[op] = _where_on_cpus(is_whole, _keep_undecomposed, module.decompositions[op])
 
 
 @contextmanager
 def whole_interpolations() -> Iterator[None]:
-    """Leave interpolations whole in what is traced meanwhile.
+    """Keep interpolations undecomposed in graphs that are traced in the context.
 
-    PyTorch decomposes them before autograd, by functions in the operators' own tables. Ours are there only while a
-    graph is compiled for opencl: `torch.export`, for one, looks into these tables.
+    PyTorch decomposes them before autograd, with functions in the operators' tables. Ours are in the tables only while
+    a graph is compiled for opencl, because other code (such as `torch.export`) reads these tables.
     """
     global _tracing
     tables = [(op, kernel) for name in INTERPOLATIONS for op, kernel in _kernels(name)]
@@ -101,7 +101,7 @@ def whole_interpolations() -> Iterator[None]:
 
 @functools.cache
 def _kernels(name: str) -> list[tuple[Any, Callable[..., Any]]]:
-    """The overloads of an interpolation that PyTorch decomposes before autograd, with what leaves them whole."""
+    """The overloads of an interpolation that PyTorch decomposes before autograd, with our replacements."""
     packet = getattr(torch.ops.aten, name)
     kernels = []
     for op, whole in ((packet.default, _recorded(packet.default)), (packet.vec, _with_size(packet.default))):
@@ -112,7 +112,7 @@ def _kernels(name: str) -> list[tuple[Any, Callable[..., Any]]]:
 
 
 def lower(module: Any) -> None:
-    """Let eager mode compute the operators, and additions at loaded positions.
+    """Run the operators, and additions at loaded positions, as eager operators.
 
     Args:
         module: torch._inductor.lowering.
@@ -122,30 +122,30 @@ def lower(module: Any) -> None:
         constrain = module.require_contiguous if name in CONTIGUOUS else None
         module.lowerings[op] = eager_where(module, op, is_cpu, constrain)
     for name in ("index_put_impl_", "scatter_fallback"):
-        setattr(module, name, _telling_device(getattr(module, name)))
-    # It may have been imported before the name was changed where it comes from.
+        setattr(module, name, _recording_device(getattr(module, name)))
+    # The lowering module may have imported the name before `limit_atomic_additions` replaced it.
     module.needs_fallback_due_to_atomic_add_limitations = (
         torch._inductor.utils.needs_fallback_due_to_atomic_add_limitations
     )
 
 
 def limit_atomic_additions(module: Any) -> None:
-    """Let additions at loaded positions be atomic operations only on devices that have them, and where they pay.
+    """Allow atomic additions at loaded positions only on devices that support them and gain by them.
 
     Args:
-        module: torch._inductor.utils, which does not say for which device it asks.
+        module: torch._inductor.utils, whose check does not receive the device.
     """
     lacks_atomics = module.needs_fallback_due_to_atomic_add_limitations
 
     @functools.wraps(lacks_atomics)
     def lacks_atomic_add(dtype: torch.dtype) -> bool:
-        # Decompositions ask too, for no device: what they make of an operator is asked again when it is lowered.
+        # Decompositions call this without a device; their result is checked again when it is lowered.
         device = _added_to.get()
         if lacks_atomics(dtype):
             return True
         if device is None or device.type != "opencl":
             return False
-        # In 16 bits each addition would be rounded: 5000 ones would add up to 256 in bfloat16. Eager mode rounds once.
+        # In 16 bits each addition would be rounded: 5000 ones would sum to 256 in bfloat16. Eager mode rounds once.
         if dtype in (torch.float16, torch.bfloat16):
             return True
         extensions = torch.opencl.get_device_properties(device).extensions
@@ -155,21 +155,21 @@ def limit_atomic_additions(module: Any) -> None:
 
 
 def is_cpu(device: torch.device) -> bool:
-    """Tell whether a device, of opencl, is a CPU."""
+    """Return whether an opencl device is a CPU."""
     return torch.opencl.get_device_properties(device).device_class == "cpu"
 
 
 def eager_where(
     module: Any, op: Any, applies: Callable[[torch.device], bool], constrain: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """Let an operator of eager mode serve opencl, and other devices where it has no lowering.
+    """Use the eager operator on opencl, and on other devices if the operator has no lowering.
 
     Args:
         module: torch._inductor.lowering.
         op: the operator.
-        applies: tells for which devices, of opencl, it does.
-        constrain: a layout constraint of Inductor for its arguments; by default they lie as the graph's do, as its
-            result lies as its fake promised for those.
+        applies: returns whether to do so on an opencl device.
+        constrain: a layout constraint of Inductor for its arguments; by default they keep the strides that they have
+            in the graph, for which its fake has computed the result's strides.
 
     Returns:
         Its lowering.
@@ -190,8 +190,8 @@ def eager_where(
     return lowered
 
 
-def _left_whole(*args: Any, **kwargs: Any) -> Any:
-    """A decomposition that leaves its operator whole."""
+def _keep_undecomposed(*args: Any, **kwargs: Any) -> Any:
+    """A decomposition that does not decompose its operator."""
     return NotImplemented
 
 
@@ -205,12 +205,12 @@ def _are_contiguous(*args: Any, **kwargs: Any) -> bool:
 
 
 def _has_known_sizes(x: torch.Tensor, *args: Any, **kwargs: Any) -> bool:
-    """Tell whether a tensor's sizes do not depend on data: the operators' fakes compare them."""
+    """Return whether a tensor's sizes do not depend on data: the operators' fakes compare them."""
     return _are_known(x.size())
 
 
 def _are_known(sizes: Any) -> bool:
-    # Imported here, as this module is with fake tensors, which need no sympy.
+    # Imported here: this module is imported together with fake tensors, which need no sympy.
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols  # noqa: PLC0415
 
     return not free_unbacked_symbols(sizes)
@@ -219,7 +219,7 @@ def _are_known(sizes: Any) -> bool:
 def _where_on_cpus(
     is_whole: Callable[..., bool], whole: Callable[..., Any], decompose: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """A decomposition that on CPU devices is `whole` for arguments for which `is_whole`."""
+    """A decomposition that is `whole` on CPU devices if `is_whole` of the arguments holds, otherwise `decompose`."""
 
     @functools.wraps(decompose)
     def chosen(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -235,7 +235,7 @@ def _recorded(op: Any) -> Callable[..., Any]:
 
 
 def _with_size(op: Any) -> Callable[..., torch.Tensor]:
-    """The overload of an interpolation that is given scales as a list, by the one that is given the output's size."""
+    """The overload of an interpolation that takes a list of scales, through the one that takes the output's size."""
 
     def interpolated(x: torch.Tensor, output_size: Any, *args: Any) -> torch.Tensor:
         *corners, scales = args
@@ -245,11 +245,11 @@ def _with_size(op: Any) -> Callable[..., torch.Tensor]:
     return interpolated
 
 
-def _telling_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Note the device of the first tensor while a function runs, if it adds to that, and if all sizes are known."""
+def _recording_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Record the device of the first tensor while a function runs, if it adds to it and all sizes are known."""
 
     @functools.wraps(function)
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def recorded(*args: Any, **kwargs: Any) -> Any:
         nodes = [arg for arg in tree_leaves(args) if hasattr(arg, "get_size")]
         adds = kwargs.get("reduce", "sum") is not None
         if not adds or not all(_are_known(node.get_size()) for node in nodes):
@@ -257,7 +257,7 @@ def _telling_device(function: Callable[..., Any]) -> Callable[..., Any]:
         with _adding_to(nodes[0].get_device()):
             return function(*args, **kwargs)
 
-    return told
+    return recorded
 
 
 @contextmanager

@@ -15,7 +15,7 @@ class OpenCLOpOverrides(DeviceOpOverrides):
     """Names that wrappers use."""
 
     def import_get_raw_stream_as(self, name: str) -> str:
-        """Import what gives a stream's handle: launches find the current stream themselves."""
+        """Define a function that returns an unused stream handle: launches find the current stream themselves."""
         return f"def {name}(_): return 0"
 
     def set_device(self, device_idx: int) -> str:
@@ -32,7 +32,7 @@ class OpenCLOpOverrides(DeviceOpOverrides):
 
 
 def _is_alone() -> bool:
-    """Tell whether there is one device: it is always current. The key under which graphs are kept holds the number."""
+    """Return whether there is one device, which is always current. The cache key of graphs has the device count."""
     return torch.opencl.device_count() == 1
 
 
@@ -50,7 +50,7 @@ class _Calls:
         self.writeline(f"_opencl_launch({', '.join([kernel_name, *call_args])})")
 
     def make_allocation(self, name: str, device: torch.device, dtype: torch.dtype, *shapes: Any, **more: Any) -> str:
-        """Write an allocation: its shape, its stride and, where that is another one, the shape that is allocated."""
+        """Write an allocation: its shape, its stride and, if it differs, the allocated shape."""
         if device.type != "opencl" or device.index is None or config.test_configs.track_memory_lifecycle:
             return super().make_allocation(name, device, dtype, *shapes, **more)
         given = dict(zip(("shape", "stride", "allocation_shape"), shapes, strict=False)) | more
@@ -62,7 +62,7 @@ class _Calls:
 
 
 def _refuse_foreign(call_args: list[str], device: torch.device) -> None:
-    """Refuse a kernel of another device that reads ours: it would take an address of ours for one of its own."""
+    """Refuse a kernel of another device that reads our tensor: it would misinterpret our address."""
     for name in call_args:
         tensor = V.graph.graph_inputs.get(name) or V.graph.try_get_buffer(name)
         found = tensor.get_device() if hasattr(tensor, "get_device") else None
@@ -114,7 +114,7 @@ _NO_CPP = (
 class CppWrapper:
     """The refusal of a wrapper in C++."""
 
-    # Asked before one is made.
+    # PyTorch reads it before it makes a wrapper.
     supports_caching = False
 
     def __init__(self, *args: Any, **options: Any) -> None:

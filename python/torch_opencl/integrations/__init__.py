@@ -1,6 +1,6 @@
-"""Other libraries on OpenCL devices: those that choose among the devices they know are told of this one.
+"""Other libraries on OpenCL devices: adds this device to libraries that have fixed lists of devices.
 
-Nothing is changed before :func:`enable` is called. Libraries that take any device of PyTorch need none of this.
+Nothing is changed before :func:`enable` is called. Libraries that accept any PyTorch device do not need this.
 """
 
 import importlib
@@ -9,7 +9,7 @@ from types import ModuleType
 
 __all__ = ["LIBRARIES", "disable", "enable"]
 
-# The module of each, beside this one, and the package that it is for.
+# The integration modules in this package, and the package that each one is for.
 LIBRARIES = {
     "accelerate": "accelerate",
     "cuda": "torch",
@@ -22,27 +22,27 @@ LIBRARIES = {
     "ultralytics": "ultralytics",
 }
 
-# It changes PyTorch itself, so it has to be named.
+# It changes PyTorch itself, so it must be requested by name.
 _ONLY_BY_NAME = ("cuda",)
 
 
 def enable(*libraries: str) -> tuple[str, ...]:
-    """Make libraries use OpenCL devices where they would use a GPU; see docs/libraries.md for what each then does.
+    """Make libraries use OpenCL devices in place of a GPU; docs/libraries.md describes the effect for each.
 
-    The libraries are imported. What they offer for other devices is used; where they have closed lists, functions of
-    theirs are replaced in this process, all that a library needs or none. A second call does nothing.
+    The libraries are imported. Their registries for other devices are used; functions with closed lists of devices are
+    replaced in this process, either all that a library needs or none. A second call does nothing.
 
     Args:
-        libraries: names of :data:`LIBRARIES`; all that are installed, but for "cuda", where none is given.
+        libraries: names of :data:`LIBRARIES`; by default all that are installed, except "cuda".
 
     Returns:
-        The names of those that are enabled now.
+        The names of the enabled libraries.
 
     Raises:
         ValueError: there is no such library.
         ImportError: a library is not installed.
-        RuntimeError: a version of a library is not as expected; the message names what it lacks. Of this library
-            nothing has been changed.
+        RuntimeError: a version of a library is not as expected; the message has the missing name. Nothing in this
+            library has been changed.
 
     Example::
 
@@ -60,7 +60,7 @@ def enable(*libraries: str) -> tuple[str, ...]:
 
 
 def disable(*libraries: str) -> None:
-    """Put back what :func:`enable` has changed. Objects that were made in between stay as they are.
+    """Undo the changes of :func:`enable`. Objects that were made in between are unchanged.
 
     Args:
         libraries: names of :data:`LIBRARIES`; all by default.

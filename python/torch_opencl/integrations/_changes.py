@@ -1,4 +1,4 @@
-"""Replaces functions of other libraries, all of a library's or none, and puts them back."""
+"""Replaces functions of other libraries, either all that a library needs or none, and restores them."""
 
 import functools
 import importlib
@@ -14,13 +14,13 @@ __all__ = ["Changes"]
 # Makes a replacement from an original.
 Replace = Callable[[Any], Any]
 
-# Instead of an attribute that a class only inherits.
+# Stands for an attribute that a class only inherits.
 _ABSENT: Any = object()
 
 
 @dataclass(frozen=True)
 class _Exchange:
-    """One attribute's present value, and the other one; ``is_everywhere`` if importers' names are exchanged too."""
+    """An attribute's current value and the other one; ``is_everywhere`` if importers' names are exchanged as well."""
 
     owner: Any
     attribute: str
@@ -31,14 +31,14 @@ class _Exchange:
 
 @dataclass
 class Changes:
-    """The replacements to make in a library, and those that have been made.
+    """The replacements for a library, and those that have been made.
 
     Args:
-        distribution: the library's name as pip knows it.
-        names: for each ``module:name`` (with dots where it is a name of a class) what makes its replacement. The
-            replacement of a property or of a ``cached_property`` is made of its function.
-        attributes: for each ``module:name`` what makes its replacement, which is put there alone: it may be an object
-            that has other names too. A class may inherit the original.
+        distribution: the library's name in pip.
+        names: for each ``module:name`` (with dots for a name of a class) the function that makes its replacement. The
+            replacement of a property or of a ``cached_property`` is made from its function.
+        attributes: for each ``module:name`` the function that makes its replacement. Only this attribute is replaced:
+            the object may have other names as well. A class may inherit the original.
     """
 
     distribution: str
@@ -47,7 +47,7 @@ class Changes:
     done: list["_Exchange"] = field(default_factory=list)
 
     def apply(self) -> None:
-        """Replace all names; do nothing where that has been done.
+        """Replace all names; do nothing if that has been done.
 
         Raises:
             ImportError: the library is not installed.
@@ -55,12 +55,12 @@ class Changes:
         """
         if self.done:
             return
-        # All are made before the first one is put in place: a failure leaves the library as it was.
+        # All replacements are made before the first one is installed, so that a failure changes nothing.
         made = []
         for name, make in self.names.items():
             owner, attribute = self._find(name)
             original = vars(owner).get(attribute, _ABSENT)
-            # Only a class's own attributes can be replaced in it, not inherited ones.
+            # Only attributes that a class defines can be replaced in it, not inherited ones.
             if original is _ABSENT:
                 raise self._lacks(name.replace(":", "."))
             made.append(_Exchange(owner, attribute, original, _made_of(original, make), is_everywhere=True))
@@ -73,7 +73,7 @@ class Changes:
         self.done = made
 
     def undo(self) -> None:
-        """Put back what has been replaced."""
+        """Restore the originals."""
         done, self.done = self.done, []
         _exchange([replace(each, present=each.other, other=each.present) for each in reversed(done)])
 
@@ -113,7 +113,7 @@ def _made_of(original: Any, replace: Replace) -> Any:
 
 
 def _exchange(exchanges: Sequence[_Exchange]) -> None:
-    """Exchange present values for the others, also in modules that have imported them under any name."""
+    """Exchange current values for the others, also in modules that have imported them under any name."""
     everywhere = {}
     for each in exchanges:
         if each.other is _ABSENT:

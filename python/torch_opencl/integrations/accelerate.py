@@ -25,7 +25,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Put back what :func:`enable` has changed in accelerate."""
+    """Undo the changes of :func:`enable` in accelerate."""
     _CHANGES.undo()
 
 
@@ -37,7 +37,7 @@ def _default_device(original: Any) -> Any:
 
 
 def _is_wanted(state: Any, cpu: bool) -> bool:
-    """Return whether the process is one of several that a launcher has started, and is to use this device."""
+    """Return whether a launcher has started this process as one of several, and it should use this device."""
     if cpu or int(os.environ.get("LOCAL_RANK", "-1")) < 0 or not torch_opencl.is_available():
         return False
     return state.device is None or state.device.type == "opencl"
@@ -47,7 +47,7 @@ def _prepare_backend(original: Any) -> Any:
     def prepare_backend(self: Any, cpu: bool = False, sagemaker_dp: bool = False, backend: str | None = None) -> Any:
         if sagemaker_dp or not _is_wanted(self, cpu):
             return original(self, cpu, sagemaker_dp, backend)
-        # accelerate's types are a closed list: this one is of accelerators with the collectives of torch.distributed.
+        # accelerate's types are a closed list; MULTI_GPU means accelerators with torch.distributed's collectives.
         several = importlib.import_module("accelerate.utils").DistributedType.MULTI_GPU
         return backend or torch.distributed.get_default_backend_for_device("opencl"), several
 
@@ -56,9 +56,9 @@ def _prepare_backend(original: Any) -> Any:
 
 def _set_device(original: Any) -> Any:
     def set_device(self: Any) -> None:
-        # Else a process of several would get a CUDA device.
+        # Otherwise accelerate would select a CUDA device.
         if self.distributed_type == "MULTI_GPU" and _is_wanted(self, self._cpu):
-            # As accelerate does for other devices; more processes than devices share them.
+            # As accelerate does for other devices; processes share devices if there are too few.
             index = self.local_process_index % torch_opencl.device_count()
             self.device = torch.device("opencl", index) if self.device is None else self.device
             torch_opencl.set_device(self.device)
@@ -72,7 +72,7 @@ def _wait_for_everyone(original: Any) -> Any:
         if self.device.type != "opencl" or not self.use_distributed:
             original(self)
         else:
-            # accelerate would name the process's number as the device's, which is another's or not there.
+            # accelerate would pass the process's index as the device's, which may be another device or missing.
             torch.distributed.barrier()
 
     return wait_for_everyone
@@ -86,7 +86,7 @@ def _prepare_model(original: Any) -> Any:
         model = args[0] if args else kwargs["model"]
         if "ACCELERATE_BYPASS_DEVICE_MAP" not in os.environ and self.verify_device_map(model):
             return original(self, *args, **kwargs)
-        # A model that is on its device needs no number, as above.
+        # Without the bypass accelerate would pass a device index as well; a model on its device needs none.
         patched = importlib.import_module("accelerate.utils").patch_environment
         with patched(accelerate_bypass_device_map="true"):
             return original(self, *args, **kwargs)
@@ -96,7 +96,7 @@ def _prepare_model(original: Any) -> Any:
 
 def _mixed_precision(original: Any) -> Any:
     def mixed_precision(self: Any) -> str:
-        # The constructor refuses fp16 on devices that are not in its list; what it would make is made after it.
+        # The constructor refuses fp16 on devices that are not in its list, so `__init__` below makes the scaler.
         precision = original(self)
         hidden = precision == "fp16" and self.device.type == "opencl" and getattr(_being_made, "on", False)
         return "no" if hidden else precision
@@ -130,7 +130,7 @@ def _save_random_state(accelerator: Any, folder: str | os.PathLike[str]) -> None
 
 def _load_random_state(accelerator: Any, folder: str | os.PathLike[str]) -> None:
     file = _random_state_file(accelerator, folder)
-    # As accelerate does with its own: states of another machine's devices are left alone.
+    # As accelerate does: states of another machine's devices are ignored.
     if file.is_file() and len(states := torch.load(file, weights_only=True)) == torch_opencl.device_count():
         torch_opencl.set_rng_state_all(states)
 
@@ -148,10 +148,10 @@ def _get_max_memory(original: Any) -> Any:
         if max_memory is not None or not torch_opencl.is_available():
             return original(max_memory)
         devices = range(torch_opencl.device_count())
-        # PyTorch's number of a device without a type is the accelerator's, and so this backend's.
+        # PyTorch takes an integer device as an index of the accelerator, which is this backend.
         memory = {index: torch_opencl.mem_get_info(index)[0] for index in devices}
         if all(torch_opencl.get_device_properties(index).host_unified_memory for index in devices):
-            # The host's memory is the devices': counted once.
+            # Host and devices share memory, which is counted once.
             return memory
         return memory | {key: size for key, size in original(None).items() if key == "cpu"}
 

@@ -1,7 +1,7 @@
-"""Scripts written for CUDA: ``"cuda"`` and ``torch.cuda`` mean OpenCL where there is no CUDA device.
+"""Scripts written for CUDA: ``"cuda"`` and ``torch.cuda`` mean OpenCL if there is no CUDA device.
 
 Functions that take a device are replaced by ones that translate it, and names of ``torch.cuda`` by those of
-``torch.opencl``. Other functions, which are nearly all that a training step calls, stay as they are.
+``torch.opencl``. Other functions, which are nearly all that a training step calls, are unchanged.
 """
 
 import functools
@@ -38,14 +38,14 @@ def enable() -> None:
     _CHANGES.apply()
     _utils.device_types.add("cuda")
     _hooks.when_imported(_INDUCTOR, "torch_opencl.integrations.cuda:leave_out_of_gpu_types")
-    # TorchScript knows PyTorch's functions by their identity.
+    # TorchScript looks up PyTorch's functions by identity.
     for each in _CHANGES.done:
         if (builtin := torch.jit._builtins._find_builtin(each.present)) is not None:
             torch.jit._builtins._register_builtin(each.other, builtin)
 
 
 def disable() -> None:
-    """Put back what :func:`enable` has changed."""
+    """Undo the changes of :func:`enable`."""
     for each in _CHANGES.done:
         torch.jit._builtins._get_builtin_table().pop(id(each.other), None)
     _CHANGES.undo()
@@ -55,7 +55,7 @@ def disable() -> None:
 
 
 def leave_out_of_gpu_types(inductor: ModuleType) -> None:
-    """Make PyTorch's compiler see one type of GPU and not two, where "cuda" means OpenCL.
+    """Make PyTorch's compiler see one type of GPU and not two while "cuda" means OpenCL.
 
     Args:
         inductor: ``torch._inductor.utils``.
@@ -65,7 +65,7 @@ def leave_out_of_gpu_types(inductor: ModuleType) -> None:
 
 
 def _translated(device: Any) -> Any:
-    """Return the OpenCL device for a CUDA device or its name, and anything else as it is."""
+    """Return the OpenCL device for a CUDA device or its name, and anything else unchanged."""
     if isinstance(device, str):
         return f"opencl{device[4:]}" if device == "cuda" or device.startswith("cuda:") else device
     if isinstance(device, torch.device) and device.type == "cuda":
@@ -74,7 +74,7 @@ def _translated(device: Any) -> Any:
 
 
 def _with_device(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a replacement of a function whose device is a named argument."""
+    """Make a replacement of a function whose device is a keyword argument."""
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -123,7 +123,7 @@ def _autocast(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def __init__(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **kwargs: Any) -> None:
         if device_type == "cuda" and dtype is None:
-            # float16, where OpenCL's is another one.
+            # CUDA's default is float16, OpenCL's differs.
             dtype = torch.get_autocast_dtype("cuda")
         original(self, _translated(device_type), dtype, *args, **kwargs)
 
@@ -140,13 +140,13 @@ def _grad_scaler(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _generator(original: Any) -> Any:
     class Kind(type):
-        """Generators that PyTorch makes are instances too."""
+        """Makes isinstance() accept generators that PyTorch makes."""
 
         def __instancecheck__(cls, instance: Any) -> bool:
             return isinstance(instance, original)
 
     class Generator(metaclass=Kind):
-        """Makes generators of PyTorch."""
+        """Makes PyTorch generators."""
 
         def __new__(cls, device: Any = "cpu") -> Any:
             return original(device=_translated(device))
@@ -156,8 +156,8 @@ def _generator(original: Any) -> Any:
 
 
 def _factories() -> Iterator[str]:
-    """Name the functions that make tensors on a device."""
-    # PyTorch keeps this set, which a default device is for: it has to be made of the original functions.
+    """Yield the names of functions that make tensors on a device."""
+    # PyTorch caches this set, to which it applies a default device: it has to hold the original functions.
     constructors = importlib.import_module("torch.utils._device")._device_constructors()
     likes = ("empty", "full", "ones", "rand", "randint", "randn", "zeros")
     yield from (f"torch:{name}_like" for name in likes)
@@ -169,7 +169,7 @@ def _factories() -> Iterator[str]:
 
 
 def _names_of_cuda() -> Iterator[tuple[str, Any]]:
-    """Name what ``torch.opencl`` has of ``torch.cuda``, in the modules where that is defined too."""
+    """Yield the names of ``torch.cuda`` that ``torch.opencl`` has, also in the modules that define them."""
     modules = [torch.cuda, torch.cuda.graphs, torch.cuda.memory, torch.cuda.random, torch.cuda.streams]
     for name in torch.cuda.__all__:
         value = vars(torch_opencl).get({"CUDAGraph": "OpenCLGraph"}.get(name, name))

@@ -18,14 +18,14 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Put back what :func:`enable` has changed in fastai."""
+    """Undo the changes of :func:`enable` in fastai."""
     _CHANGES.undo()
 
 
 def _default_device(original: Any) -> Any:
     def default_device(use: Any = -1) -> torch.device:
         chosen = original(use)
-        # It keeps the user's choice: False is the CPU.
+        # `use_cuda` has the user's choice: False is the CPU.
         refused = importlib.import_module("fastai.torch_core").defaults.use_cuda is False
         if chosen.type == "cpu" and not refused and torch_opencl.is_available():
             return torch.device("opencl", torch_opencl.current_device())
@@ -40,7 +40,7 @@ def _before_fit(original: Any) -> Any:
             original(self)
             return
         with warnings.catch_warnings():
-            # What it makes for CUDA is replaced below.
+            # Autocast and scaler for CUDA are replaced below.
             warnings.filterwarnings("ignore", message=".*CUDA is not available", category=UserWarning)
             original(self)
         self.autocast = torch.autocast("opencl", dtype=self.autocast.fast_dtype)

@@ -1,8 +1,8 @@
 """Lightning: ``Trainer(accelerator="opencl")`` and ``Fabric(accelerator="opencl")``.
 
-The accelerator is registered in Lightning's own registries when they are imported. Lightning then still has lists of
-devices that single-device training, sharding and mixed precision are for, and takes a device with an index for a CUDA
-one; those functions are replaced when the accelerator is first made, and do otherwise for no other accelerator.
+The accelerator is registered in Lightning's registries when they are imported. Lightning also has lists of devices for
+single-device training, sharding and mixed precision, and treats a device with an index as a CUDA device. These
+functions are replaced when the accelerator is first made; for other accelerators they are unchanged.
 """
 
 import importlib
@@ -31,14 +31,14 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Put back what :func:`enable` has changed; the accelerator stays in the registries."""
+    """Undo the changes of :func:`enable`; the accelerator stays in the registries."""
     for package in _PACKAGES:
         _changes(package).undo()
         _chosen(package).undo()
 
 
 def register(module: ModuleType) -> None:
-    """Add the accelerator to Lightning's registry; do nothing where it is in there.
+    """Add the accelerator to Lightning's registry, unless it is there.
 
     Args:
         module: ``lightning.pytorch.accelerators`` or ``lightning.fabric.accelerators``.
@@ -74,7 +74,7 @@ def accelerator_class(package: str = "lightning.pytorch") -> type:
             _changes(package).apply()
 
         def __reduce__(self) -> Any:
-            # Processes that are spawned get the trainer by pickle, which would look for the class by name.
+            # Spawned processes unpickle the trainer, and pickle would look for the class by name.
             return _accelerator, (package,)
 
         def setup_device(self, device: torch.device) -> None:
@@ -117,10 +117,10 @@ def _accelerator(package: str) -> Any:
 
 
 def _parsed(devices: Any) -> list[int]:
-    """The indices that an argument ``devices`` stands for: a number of devices, or a list or string of indices."""
+    """The indices for an argument ``devices``: a number of devices, or a list or string of indices."""
     count = torch_opencl.device_count()
     if isinstance(devices, str):
-        # A number alone is one of devices, as for other accelerators.
+        # A single number is a number of devices, as for other accelerators.
         devices = [each for each in devices.split(",") if each.strip()] if "," in devices else int(devices)
     if isinstance(devices, int):
         devices = range(count if devices == -1 else devices)
@@ -135,7 +135,7 @@ def _index(device: str | torch.device) -> int:
     return int(text) if text.isdigit() else _get_device_index(text, optional=True)
 
 
-# Where each package has what is replaced.
+# The names of the registry and the replaced functions in each package.
 _PACKAGES: dict[str, dict[str, str]] = {
     "lightning.pytorch": {
         "registry": "AcceleratorRegistry",
@@ -164,7 +164,7 @@ def _is_ours(connector: Any, package: str) -> bool:
 
 @cache
 def _changes(package: str) -> Changes:
-    """Return the replacements for the accelerator, which do as before for others."""
+    """Return the replacements for the accelerator; other accelerators get the original behaviour."""
     names = _PACKAGES[package]
 
     def choose_strategy(original: Any) -> Any:
@@ -189,7 +189,7 @@ def _changes(package: str) -> Changes:
         def replacement(self: Any) -> Any:
             if not _is_ours(self, package):
                 return original(self)
-            # FSDP is refused for names of accelerators that are not those of GPUs.
+            # Lightning refuses FSDP for accelerators without the name of a GPU.
             name, self._accelerator_flag = self._accelerator_flag, "gpu"
             try:
                 return original(self)
@@ -199,11 +199,11 @@ def _changes(package: str) -> Changes:
         return replacement
 
     def device_ids(original: Any) -> Any:
-        # With indices the strategy makes a CUDA stream. DistributedDataParallel needs none: a module is on its device.
+        # With indices the strategy makes a CUDA stream. DistributedDataParallel needs no indices for a single device.
         return lambda self: None if self.root_device.type == "opencl" else original(self)
 
     def is_oom_error(original: Any) -> Any:
-        # It looks for "CUDA" in the message.
+        # The original looks for "CUDA" in the message.
         return lambda exception: original(exception) or isinstance(exception, torch.OutOfMemoryError)
 
     def collect_garbage(original: Any) -> Any:

@@ -1,4 +1,4 @@
-"""safetensors: files are loaded to devices named "opencl", which its own list of names lacks."""
+"""safetensors: loads files to devices named "opencl", which its list of names lacks."""
 
 from typing import Any
 
@@ -11,19 +11,19 @@ __all__ = ["disable", "enable"]
 
 
 def enable() -> None:
-    """Make safetensors take "opencl"; see :func:`torch_opencl.integrations.enable`."""
+    """Make safetensors accept "opencl"; see :func:`torch_opencl.integrations.enable`."""
     _CHANGES.apply()
 
 
 def disable() -> None:
-    """Put back what :func:`enable` has changed."""
+    """Undo the changes of :func:`enable`."""
     _CHANGES.undo()
 
 
 def _safe_open(original: Any) -> Any:
     def safe_open(filename: Any, framework: str = "pt", device: Any = "cpu", **options: Any) -> Any:
         if isinstance(device, str | torch.device) and torch.device(device).type == "opencl":
-            # A number is one of the accelerator's devices, which safetensors leaves to PyTorch.
+            # safetensors passes an integer to PyTorch, which takes it as an index of the accelerator.
             device = _get_device_index(device, optional=True)
         return original(filename, framework, device, **options)
 

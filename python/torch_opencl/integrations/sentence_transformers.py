@@ -1,4 +1,4 @@
-"""sentence-transformers: the device of a model that is given none."""
+"""sentence-transformers: the default device of models."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Put back what :func:`enable` has changed in sentence-transformers."""
+    """Undo the changes of :func:`enable` in sentence-transformers."""
     _CHANGES.undo()
 
 

@@ -1,4 +1,4 @@
-"""stable-baselines3: the device of agents that are given none, or "auto"."""
+"""stable-baselines3: the device of agents without one, or with "auto"."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Put back what :func:`enable` has changed in stable-baselines3."""
+    """Undo the changes of :func:`enable` in stable-baselines3."""
     _CHANGES.undo()
 
 

@@ -21,7 +21,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Put back what :func:`enable` has changed in transformers."""
+    """Undo the changes of :func:`enable` in transformers."""
     _CHANGES.undo()
 
 
@@ -45,7 +45,7 @@ def _setup_devices(original: Any) -> Any:
 def _pipeline_init(original: Any) -> Any:
     def __init__(self: Any, model: Any, *args: Any, device: Any = None, **kwargs: Any) -> None:
         placed = getattr(model, "hf_device_map", None) is not None
-        # A number below 0 is the CPU.
+        # A negative index is the CPU.
         numbered = device is None or (isinstance(device, int) and device >= 0)
         if numbered and not placed and torch_opencl.is_available():
             device = torch.device("opencl", device or 0)
@@ -84,7 +84,7 @@ def _update_cache(original: Any) -> Any:
     ) -> Any:
         if not self.offloading or key_states.device.type != "opencl":
             return original(self, key_states, value_states, layer_idx, *args, **kw)
-        # The original asks for CUDA's stream. This layer was fetched while the layer before it was computed.
+        # The original uses CUDA's stream. This layer was prefetched while the layer before it was computed.
         stream = torch_opencl.default_stream(key_states.device)
         stream.wait_stream(self.prefetch_stream)
         self.offloading = False

@@ -11,12 +11,12 @@ __all__ = ["disable", "enable"]
 
 
 def enable() -> None:
-    """Make ultralytics take "opencl"; see :func:`torch_opencl.integrations.enable`."""
+    """Make ultralytics accept "opencl"; see :func:`torch_opencl.integrations.enable`."""
     _CHANGES.apply()
 
 
 def disable() -> None:
-    """Put back what :func:`enable` has changed."""
+    """Undo the changes of :func:`enable`."""
     _CHANGES.undo()
 
 
@@ -37,7 +37,7 @@ def _parse_device(original: Any) -> Any:
 
 
 def _give_scaler(trainer: Any) -> None:
-    """Replace a scaler for CUDA, which is disabled: ultralytics computes in float16 on every device but the CPU."""
+    """Replace a scaler for CUDA, which is disabled: ultralytics computes in float16 on every device except the CPU."""
     if trainer.device.type == "opencl" and trainer.scaler._device != "opencl":
         trainer.scaler = torch.amp.GradScaler("opencl", enabled=trainer.amp and trainer.args.amp != "bf16")
 
@@ -52,7 +52,7 @@ def _setup_train(original: Any) -> Any:
 
 def _load_checkpoint_state(original: Any) -> Any:
     def load_checkpoint_state(self: Any, *args: Any, **kwargs: Any) -> None:
-        # A part of the above, which reads the scaler's state.
+        # Called by `_setup_train`, and reads the scaler's state.
         _give_scaler(self)
         original(self, *args, **kwargs)
 

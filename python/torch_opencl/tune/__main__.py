@@ -1,7 +1,7 @@
 """``python -m torch_opencl.tune``: makes matmuls and convolutions fast on a device, by measurement.
 
-It can be interrupted, and goes on where it was. Exits with 0 where it has come to its end, with 1 where it cannot, with
-130 where it was interrupted.
+It can be interrupted, and continues at that point when it is started again. The exit status is 0 if it has finished, 1
+after an error, 130 if it was interrupted.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from torch_opencl.tune.search import mean
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Tune a device, or say what has been found.
+    """Tune a device, or show the results.
 
     Args:
         arguments: the command line without the program's name; ``sys.argv`` by default.
@@ -29,11 +29,11 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m torch_opencl.tune", description=__doc__)
     parser.add_argument("--device", default="opencl", help='such as "opencl:1" or "1"; the first one by default')
-    parser.add_argument("--quick", action="store_true", help="try only what differs most")
+    parser.add_argument("--quick", action="store_true", help="try only the candidates that differ most")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--list", action="store_true", help="list the devices and whether they have been tuned")
-    action.add_argument("--show", action="store_true", help="show the parameters of a device, and what they gain")
-    action.add_argument("--reset", action="store_true", help="forget what was found for a device")
+    action.add_argument("--show", action="store_true", help="show the parameters of a device and their speedup")
+    action.add_argument("--reset", action="store_true", help="delete the results for a device")
     options = parser.parse_args(arguments)
     try:
         _lazy_init()
@@ -45,11 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
             print(_reset(device))
             return 0
         if not options.show:
-            print(f"Tuning {_name(device)}: interrupt it when you like, and it goes on next time.", file=sys.stderr)
+            print(f"Tuning {_name(device)}: you can interrupt this; the next run continues.", file=sys.stderr)
             tune(device, options.quick)
         print("\n".join(_report(device)))
     except KeyboardInterrupt:
-        print("\nInterrupted. What has been measured is kept: start again to go on.", file=sys.stderr)
+        print("\nInterrupted. The measurements are kept: start again to continue.", file=sys.stderr)
         return 130
     except (RuntimeError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -77,7 +77,7 @@ def _report(device: int) -> Iterator[str]:
     """Yield the values that a device uses, next to its defaults."""
     state, record = json.loads(native().tuning(device)), recorded(device)
     yield _summary(device)
-    yield f"file: {state['path'] or 'none is kept, as TORCH_OPENCL_CACHE_DIR is empty or there is no home'}"
+    yield f"file: {state['path'] or 'none, because TORCH_OPENCL_CACHE_DIR is empty or there is no home'}"
     for name, value in state["values"].items():
         default = state["defaults"][name]
         yield f"  {name} = {value}" + (f" (default {default})" if value != default else "")
@@ -88,10 +88,10 @@ def _report(device: int) -> Iterator[str]:
 def _reset(device: int) -> str:
     path = file_of(device)
     if not path.exists():
-        return f"{_name(device)}: there was nothing to forget"
+        return f"{_name(device)}: there are no results"
     with alone(device):
         path.unlink(missing_ok=True)
-    return f"{_name(device)}: forgotten"
+    return f"{_name(device)}: results deleted"
 
 
 if __name__ == "__main__":

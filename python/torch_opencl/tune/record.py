@@ -1,4 +1,4 @@
-"""Measurements made on a device so far, in a file that native code reads and people can."""
+"""The measurements on a device so far, in a file that native code and people can read."""
 
 import contextlib
 import fcntl
@@ -16,18 +16,18 @@ Values = dict[str, int]
 
 @dataclass
 class Record:
-    """The content of a device's file, but for its header.
+    """The content of a device's file, without its header.
 
-    Native code reads the header, which says what the file is about, and ``values``.
+    Native code reads ``values`` and the header, which identifies the device.
 
     Attributes:
         values: the parameters to use.
         defaults: the parameters that devices of its class start with.
-        finished: ``"quick"`` or ``"full"``: the most thorough run that came to its end; None where none did.
-        speedup: how many times as fast as the defaults the parameters of a finished run are, for each kind of work.
-        trials: all comparisons, ``"candidate / what it is compared with"``: for each kind of work how many times as
-            fast the candidate is, or ``"failed"`` and why.
-        trying: the comparison that goes on now. Where a process finds one that another has left, it has died of it.
+        finished: ``"quick"`` or ``"full"``: the most thorough finished run; None without one.
+        speedup: of the parameters of a finished run relative to the defaults, for each kind of work.
+        trials: all comparisons, with keys ``"candidate / other"``: the candidate's speedup for each kind of work, or
+            ``"failed"`` and the reason.
+        trying: the comparison in progress. If a new process finds one, the process that made it died of it.
     """
 
     values: Values
@@ -39,14 +39,13 @@ class Record:
 
 
 def recorded(device: int) -> Record | None:
-    """Return what a device's file says.
+    """Return the content of a device's file.
 
     Args:
         device: index of the device.
 
     Returns:
-        The record; None where there is no file, or none that can be used. What was measured against
-        other defaults is left out.
+        The record; None without a valid file, or if it was measured against other defaults.
 
     Raises:
         RuntimeError: there is no such device.
@@ -70,18 +69,18 @@ def recorded(device: int) -> Record | None:
 
 
 def _trial(trial: dict[str, Any]) -> dict[str, Any]:
-    """Return a trial as it was written; ValueError where it is something else."""
+    """Return a trial after validating it; raise ValueError if it is invalid."""
     if not all(isinstance(ratio, str) if name == "failed" else float(ratio) > 0 for name, ratio in trial.items()):
         raise ValueError("a ratio is not a positive number")
     return trial
 
 
 def store(device: int, record: Record) -> None:
-    """Write a device's file. Other processes see the old one or the new one, and never a part.
+    """Write a device's file atomically: other processes see the old one or the new one.
 
     Args:
         device: index of the device.
-        record: what it shall say.
+        record: its content.
 
     Raises:
         RuntimeError: nothing is kept on disk, or the file cannot be written.
@@ -92,7 +91,7 @@ def store(device: int, record: Record) -> None:
 
 
 def file_of(device: int) -> Path:
-    """Return where a device's file is, or would be.
+    """Return the path of a device's file, which need not exist.
 
     Args:
         device: index of the device.
@@ -107,14 +106,14 @@ def file_of(device: int) -> Path:
     if path is None:
         raise RuntimeError(
             "OpenCL: there is no folder to keep a tuning in: TORCH_OPENCL_CACHE_DIR is empty, or there is no home, or "
-            "the folder is open to other users. Set TORCH_OPENCL_CACHE_DIR to a folder of your own."
+            "the folder is open to other users. Set TORCH_OPENCL_CACHE_DIR to a folder that only you can access."
         )
     return Path(path)
 
 
 @contextlib.contextmanager
 def alone(device: int) -> Iterator[None]:
-    """Let no other process of this machine tune meanwhile: they would measure one another.
+    """Lock out other tuning processes on this machine, which would disturb the measurements.
 
     Args:
         device: index of the device.

@@ -1,4 +1,4 @@
-"""The search: group by group, a candidate replaces what is used if it is measured to be faster, twice."""
+"""The search: group by group, a candidate replaces the current parameters if it is measured to be faster twice."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -7,12 +7,12 @@ from typing import Protocol
 from torch_opencl.tune.record import Record, Values
 from torch_opencl.tune.space import Groups
 
-# Speedup that a candidate needs, all work taken together: more than the noise between equal ones on a machine that
-# does other things besides.
+# The mean speedup over all work that a candidate needs: more than the noise between equal candidates on a machine that
+# runs other programs.
 _GAIN = 1.02
-# Least speedup in one kind of work: it may lose so much there.
+# The least speedup in one kind of work: a candidate may lose this much there.
 _LEAST = 0.95
-# A candidate that is so slow in one is not timed with the others.
+# A candidate with a lower speedup in one kind of work is not timed with the others.
 _HOPELESS = 0.8
 
 
@@ -22,30 +22,30 @@ class Rig(Protocol):
     names: list[str]
 
     def compare(self, name: str, candidate: Values, other: Values) -> float:
-        """Return how many times as fast a candidate does the work of that name; RuntimeError where it cannot."""
+        """Return the speedup of a candidate for the work of that name; raise RuntimeError if it fails."""
 
     def verify(self, candidate: Values) -> None:
-        """Raise RuntimeError where a candidate computes something wrong."""
+        """Raise RuntimeError if a candidate computes a wrong result."""
 
 
 def mean(ratios: dict[str, float]) -> float:
     """Return the geometric mean.
 
     Args:
-        ratios: for each kind of work, how many times as fast it is.
+        ratios: the speedup for each kind of work.
 
     Returns:
-        The mean; 1 of none.
+        The mean; 1 without ratios.
     """
     return math.exp(sum(map(math.log, ratios.values())) / len(ratios)) if ratios else 1.0
 
 
 def differences(values: Values, defaults: Values) -> str:
-    """Return how parameters differ from those that a device starts with.
+    """Return how parameters differ from the defaults.
 
     Args:
         values: the parameters.
-        defaults: those.
+        defaults: the parameters that a device starts with.
 
     Returns:
         ``"block_k=256 tile_rows=4"``, or ``"defaults"``.
@@ -55,11 +55,11 @@ def differences(values: Values, defaults: Values) -> str:
 
 
 class Search:
-    """A search whose comparisons are kept in a record, and not made again where they are there.
+    """A search that keeps its comparisons in a record and does not repeat them.
 
     Args:
-        rig: what measures.
-        record: what is known. ``values`` are those that the search ends with.
+        rig: the source of measurements.
+        record: the measurements so far. At the end its ``values`` are the search's result.
         save: called whenever the record has changed.
     """
 
@@ -70,13 +70,13 @@ class Search:
             record.trying = None
 
     def run(self, groups: Groups) -> Iterator[None]:
-        """Try all candidates; what is found is used from then on.
+        """Try all candidates; the best of a group is used in later groups.
 
         Args:
             groups: the candidates.
 
         Yields:
-            After each.
+            After each candidate.
         """
         best = dict(self._record.defaults)
         for group in groups:
@@ -87,7 +87,7 @@ class Search:
                     found.append((mean(ratios), candidate))
                 yield
             for _, candidate in sorted(found, key=lambda pair: -pair[0]):
-                # The best of many is lucky, too.
+                # The best of many measurements is partly luck, so it is measured again.
                 if self._is_faster(self._compare(candidate, best, "again: ", verify=True)):
                     best = candidate
                     break
@@ -101,7 +101,7 @@ class Search:
         return set(ratios) == set(self._rig.names) and mean(ratios) >= _GAIN and min(ratios.values()) >= _LEAST
 
     def _compare(self, candidate: Values, other: Values, prefix: str = "", verify: bool = False) -> dict[str, float]:
-        """Return how many times as fast a candidate is in each kind of work; not all of it where it is no good."""
+        """Return a candidate's speedup in each kind of work; incomplete if it is too slow or fails."""
         defaults = self._record.defaults
         key = f"{prefix}{differences(candidate, defaults)} / {differences(other, defaults)}"
         trial = self._record.trials.setdefault(key, {})

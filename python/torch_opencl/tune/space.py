@@ -1,6 +1,6 @@
-"""The values to try, for each class of devices: groups of parameters, in order; groups hardly depend on one another.
+"""The values to try, for each class of devices: groups of parameters, in order. Groups are nearly independent.
 
-A candidate names the parameters that it changes. Native code refuses those that a device cannot have.
+A candidate names the parameters that it changes. Native code refuses values that a device does not support.
 """
 
 Candidate = dict[str, int]
@@ -22,11 +22,11 @@ def _squares(*shapes: tuple[int, int]) -> list[Candidate]:
 _KIB = 1 << 10
 _FULL: dict[str, Groups] = {
     "cpu": [
-        # The registers hold the tile, and a step's operands.
+        # The registers hold the tile and a step's operands.
         _tiles(64, (4, 3), (8, 2), (8, 3), (12, 2), (16, 1)) + _tiles(32, (4, 2), (4, 3), (8, 1), (8, 3), (12, 1)),
-        # L1 holds, beside strips of A, a panel of B for so many values of k.
+        # L1 holds strips of A and a panel of B for this many values of k.
         _each("block_k", 128, 192, 256, 384, 512, 768),
-        # Bytes that L2 holds.
+        # L2 holds this many bytes.
         _each("block_bytes", 192 * _KIB, 384 * _KIB, 720 * _KIB, 1080 * _KIB, 1440 * _KIB, 2880 * _KIB),
         _each("strip_rows", 16, 32, 64, 128, 256),
         _each("kept_bytes", 96 * _KIB, 192 * _KIB, 384 * _KIB, 768 * _KIB),
@@ -49,11 +49,11 @@ _QUICK: dict[str, Groups] = {
 
 
 def groups_of(device_class: str, quick: bool) -> Groups:
-    """Return what to try.
+    """Return the candidates.
 
     Args:
         device_class: ``"cpu"`` or ``"gpu"``.
-        quick: only what differs most.
+        quick: return only those that differ most.
 
     Returns:
         The groups, in the order in which they are tried.

@@ -15,7 +15,7 @@ from torch_opencl.tune.search import Search
 from torch_opencl.tune.space import groups_of
 from torch_opencl.tune.work import Bench, checked_work, timed_work
 
-# How often each of two candidates is timed at least, after a warm-up.
+# The least number of times that each of two candidates is timed, after a warm-up.
 _ROUNDS = 7
 _QUICK_ROUNDS = 5
 
@@ -25,7 +25,7 @@ class DeviceRig:
 
     Args:
         device: the device.
-        quick: with less work, fewer times.
+        quick: measure less work, and fewer times.
     """
 
     def __init__(self, device: torch.device, quick: bool):
@@ -39,7 +39,7 @@ class DeviceRig:
         return self._benches[name].compare(lambda: self._use(candidate), lambda: self._use(other), self._rounds)
 
     def verify(self, candidate: Values) -> None:
-        """Compare results of odd sizes, and of all dtypes, with the CPU's; see :meth:`Bench.check`."""
+        """Compare results of odd sizes and of all dtypes with the CPU's; see :meth:`Bench.check`."""
         self._checks = self._checks or [Bench(self._device, work) for work in checked_work(self._device)]
         self._use(candidate)
         for check in self._checks:
@@ -50,19 +50,19 @@ class DeviceRig:
 
 
 def tune(device: DeviceLike = None, quick: bool = False, progress: bool = True) -> Record:
-    """Find the parameters that matmuls and convolutions are fastest with on a device, and keep them.
+    """Find the parameters with which matmuls and convolutions are fastest on a device, and keep them.
 
-    Each candidate's results are compared with the CPU's before it is timed, in turns with what it has to beat. What
-    is measured is written down at once, and not measured again: a call that is interrupted, and even a driver that dies
-    of a candidate, costs one comparison, and the next call goes on from there.
+    Each candidate's results are compared with the CPU's before it is timed, in turns with the parameters that it has to
+    beat. Every measurement is written at once and not repeated: an interrupted call, or even a driver that crashes on a
+    candidate, costs one comparison, and the next call continues from there.
 
     Args:
         device: the device; the current one by default.
-        quick: try few candidates, for half a minute; else it takes some minutes.
-        progress: whether to show on standard error how far it is.
+        quick: try few candidates, for half a minute; otherwise it takes some minutes.
+        progress: whether to show the progress on standard error.
 
     Returns:
-        What has been measured. This process uses the parameters from now on, and so do those that start later.
+        The measurements. This process uses the parameters from now on, and so do processes that start later.
 
     Raises:
         RuntimeError: there is no such device, no folder to keep the result in, or another process is tuning, or the
@@ -98,7 +98,7 @@ def _thoroughness(quick: bool) -> str:
 
 @contextlib.contextmanager
 def _own_matmuls(device: int) -> Iterator[None]:
-    """Have matmuls computed by our own kernels; at the end, whatever it is, parameters and library are as they were."""
+    """Make our kernels compute matmuls; restore parameters and library at the end, also after an exception."""
     before, values = native().preferred_blas_library(), json.loads(native().tuning(device))["values"]
     native().set_preferred_blas_library("opencl")
     try:

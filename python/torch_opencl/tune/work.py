@@ -1,4 +1,4 @@
-"""The work that is measured, and whether its results are right."""
+"""The work that is measured, and the checks of its results."""
 
 import statistics
 import time
@@ -10,14 +10,14 @@ import torch.nn.functional as F
 
 from torch_opencl.device import get_device_properties, synchronize
 
-# A timing takes at least so many seconds: shorter work is repeated.
+# The least seconds of a timing: shorter work is repeated.
 _LEAST_SECONDS = 0.01
-# How uncertain a ratio may be, and how often it is measured at most for that: where other programs run, times differ by
-# half.
+# A ratio is measured until its uncertainty is this low, but at most _MOST_ROUNDS times: if other programs run, times
+# differ by half.
 _PRECISION = 0.01
 _MOST_ROUNDS = 40
-# Sums in another order differ by less, in units of the largest value, the resolution of what they are computed in, and
-# the root of the number of their terms; a wrong element differs by thousands.
+# Sums in another order differ by less, in units of the largest value, the resolution of the dtype in which they are
+# computed, and the root of the number of their terms; a wrong element differs by thousands.
 _TOLERANCE = 2
 # Kernel size of the convolutions: 3 would be Winograd on CPUs, on which the parameters have little effect.
 _KERNEL_SIZE = 5
@@ -25,13 +25,13 @@ _KERNEL_SIZE = 5
 
 @dataclass(frozen=True)
 class Work:
-    """Something to compute.
+    """A computation.
 
     Attributes:
-        name: what tables call it.
-        terms: K, of how many products each element of the result is the sum.
+        name: used in tables.
+        terms: K, the number of products in the sum of each element of the result.
         run: computes it.
-        inputs: what from, on the host.
+        inputs: of `run`, on the host.
         expected: the CPU's result.
     """
 
@@ -42,10 +42,10 @@ class Work:
     expected: torch.Tensor
 
     def tolerance(self) -> float:
-        """Return how far a right result may be from the CPU's.
+        """Return how much a correct result may differ from the CPU's.
 
         Returns:
-            A number for all elements; 0 for integers.
+            An absolute tolerance for all elements; 0 for integers.
         """
         dtype = self.expected.dtype
         if not (dtype.is_floating_point or dtype.is_complex):
@@ -56,7 +56,7 @@ class Work:
 
 
 class WrongResultError(RuntimeError):
-    """A result on the device is not the CPU's."""
+    """A result on the device differs from the CPU's."""
 
 
 class Bench:
@@ -64,7 +64,7 @@ class Bench:
 
     Args:
         device: the device.
-        work: what is computed there.
+        work: the computation.
     """
 
     def __init__(self, device: torch.device, work: Work):
@@ -87,12 +87,12 @@ class Bench:
         """Time the work with two sets of parameters, in turns.
 
         Args:
-            use_candidate: sets the parameters to be judged.
-            use_other: sets those that they are compared with.
-            rounds: how often each is timed at least; more often where the times differ much.
+            use_candidate: sets the candidate's parameters.
+            use_other: sets the parameters to compare with.
+            rounds: the least number of timings of each; there are more if the times differ much.
 
         Returns:
-            How many times as fast the candidate is: the median of neighbouring times' ratios.
+            The candidate's speedup: the median of the ratios of neighbouring times.
 
         Raises:
             WrongResultError: the candidate's result is wrong.
@@ -106,7 +106,7 @@ class Bench:
         ratios: list[float] = []
         while len(ratios) < rounds or (len(ratios) < _MOST_ROUNDS and _uncertainty(ratios) > _PRECISION):
             seconds = {}
-            # Neither is always the first: what has just been computed is in the caches.
+            # The order alternates: the inputs of the last run are in the caches.
             for use in (use_candidate, use_other) if len(ratios) % 2 else (use_other, use_candidate):
                 use()
                 seconds[use] = self._seconds(repeats)
@@ -124,19 +124,19 @@ class Bench:
 
 
 def _uncertainty(ratios: list[float]) -> float:
-    """Return how far, relatively, the median of so many ratios is likely to be from that of many more."""
+    """Return the likely relative error of the median of these ratios, compared with many more."""
     lower, middle, upper = statistics.quantiles(ratios, n=4)
     return (upper - lower) / middle / len(ratios) ** 0.5
 
 
 def timed_work(quick: bool) -> list[Work]:
-    """Return what candidates are timed with: matmuls that are square, tall, wide and many, and convolutions.
+    """Return the work that candidates are timed with: square, tall, wide and batched matmuls, and convolutions.
 
     Args:
-        quick: only a few of them.
+        quick: return only a few of them.
 
     Returns:
-        The work, each with inputs of its own.
+        The work, each with separate inputs.
     """
     make = [
         lambda: _matmul("512 x 512 x 512", 512, 512, 512),
@@ -155,7 +155,7 @@ def timed_work(quick: bool) -> list[Work]:
 
 
 def checked_work(device: torch.device) -> list[Work]:
-    """Return what the winner of a group has to compute right, besides what it was timed with.
+    """Return the work that the winner of a group must compute correctly, besides the work that it was timed with.
 
     Args:
         device: the device.

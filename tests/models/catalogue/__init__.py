@@ -1,4 +1,4 @@
-"""The models, by library. A module here imports its library only when a model of it is made."""
+"""The models, by library. A module here imports its library only when a model of it is built."""
 
 from models.case import Case
 from models.catalogue import detection, diffusion, graphs, images, language, plain, sound_and_vision

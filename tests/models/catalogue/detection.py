@@ -1,4 +1,4 @@
-"""Detectors of torchvision, and the operators that it has for them."""
+"""Detectors of torchvision, and its operators for them."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,13 +26,13 @@ class Regions(nn.Module):
         self.features, self.operator = nn.Conv2d(3, channels, 3, padding=1), operator
 
     def forward(self, image: torch.Tensor, regions: torch.Tensor) -> Any:
-        """Return what the operator makes of the regions."""
+        """Apply the operator to the regions."""
         from torchvision import ops
 
         return self.operator(ops, self.features(image), regions)
 
 
-# Operators by name, and how many channels they are for.
+# Operators by name, and their number of channels.
 OPERATORS: dict[str, tuple[Callable[[Any, torch.Tensor, torch.Tensor], Any], int]] = {
     "roi_align": (lambda ops, x, regions: ops.roi_align(x, regions, 3, 0.5, 2), 8),
     "roi_align aligned": (lambda ops, x, regions: ops.roi_align(x, regions, (2, 3), 0.5, aligned=True), 8),
@@ -51,7 +51,7 @@ OPERATORS: dict[str, tuple[Callable[[Any, torch.Tensor, torch.Tensor], Any], int
 
 def _regions() -> dict[str, Any]:
     corners = torch.rand(REGIONS, 2) * 40
-    # The last one reaches beyond the image, and the one before is empty.
+    # The last one extends beyond the image, and the one before is empty.
     ends = corners + torch.rand(REGIONS, 2) * 30
     ends[-2:] = torch.stack([corners[-2], corners[-1] + 50])
     image = torch.randint(2, (REGIONS, 1)).float()
@@ -84,7 +84,7 @@ def _detector(name: str, **options: Any) -> Case:
         partial(make, "torchvision.models.detection", name, **options),
         _boxes,
         loss=_sum_of_losses,
-        # Scores of random weights are nearly equal: rounding decides which boxes stay.
+        # Scores from random weights are nearly equal: rounding decides which boxes are kept.
         evaluates=False,
         tolerance=1e-3,
         narrow=("keypoints",),

@@ -52,7 +52,7 @@ SCHEDULERS = (
 
 
 class Sampled(nn.Module):
-    """A model whose noise a scheduler takes away step by step.
+    """A model whose noise a scheduler removes step by step.
 
     Args:
         scheduler: the name of its class.

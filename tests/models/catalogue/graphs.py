@@ -17,7 +17,7 @@ class Stack(nn.Module):
     """Two layers and a pooling of all nodes of a graph.
 
     Args:
-        layer: makes a layer, of input and output features.
+        layer: makes a layer from input and output features.
         more: makes arguments of the layers besides features and edges.
     """
 

@@ -11,7 +11,7 @@ from torch import nn
 from models.case import Case
 from models.catalogue.plain import image
 
-# Smaller than they are published, where that is slow.
+# Smaller than the published models if those are slow.
 CLASSIFIERS = {
     "resnet18": {},
     "mobilenet_v3_small": {},
@@ -101,7 +101,7 @@ MAXVIT = {
 
 
 def make(module: str, name: str, **options: Any) -> nn.Module:
-    """Make a model by a function of a library.
+    """Build a model with a library function.
 
     Args:
         module: the function's module.

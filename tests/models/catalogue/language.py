@@ -30,7 +30,7 @@ SMALL = {
 GROUPED = SMALL | {"num_key_value_heads": 2}
 MOE = GROUPED | {"num_experts_per_tok": 2}
 
-# The configuration's class without "Config", and what it is given.
+# The configuration's class without "Config", and its arguments.
 DECODERS: dict[str, dict[str, Any]] = {
     "Llama": GROUPED,
     "Mistral": GROUPED | {"sliding_window": 8},
@@ -97,7 +97,7 @@ DECODERS: dict[str, dict[str, Any]] = {
         "layer_types": ["linear_attention", "full_attention"],
     },
 }
-# These keep a state, or keys and values of their own kind, for which transformers has no static cache.
+# These have a state or their own kind of key/value cache, for which transformers has no static cache.
 WITHOUT_STATIC_CACHE = ("Mamba", "Mamba2", "FalconMamba", "RecurrentGemma", "Rwkv", "Jamba", "Qwen3Next")
 SMALL_GPT2 = {
     "vocab_size": VOCABULARY,
@@ -127,10 +127,10 @@ def _made(config: str, model: str, options: dict[str, Any]) -> nn.Module:
     import transformers
 
     named = getattr(transformers, f"{config}Config")(**options)
-    # Not all of it is by modules: see compare.py.
+    # Not all dropout is in modules: see compare.py.
     for key in [key for key, value in vars(named).items() if "drop" in key and isinstance(value, float)]:
         setattr(named, key, 0.0)
-    # Never fused kernels that are fetched for a GPU.
+    # Never fused kernels that are downloaded for a GPU.
     named._attn_implementation = "sdpa" if _has_sdpa(getattr(transformers, model)) else "eager"
     return getattr(transformers, model)(named)
 
@@ -140,7 +140,7 @@ def _has_sdpa(model: type[nn.Module]) -> bool:
 
 
 def tokens() -> dict[str, Any]:
-    """Make two texts, of which one is shorter.
+    """Make two sequences, one shorter than the other.
 
     Returns:
         The arguments.

@@ -1,4 +1,4 @@
-"""Models of PyTorch alone, which CI runs."""
+"""Models that need only PyTorch, which CI runs."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -15,7 +15,7 @@ NODES = 200
 
 
 def image(*shape: int) -> dict[str, Any]:
-    """Make an image for a model's first argument.
+    """Make an image as a model's first argument.
 
     Args:
         shape: of the batch.
@@ -27,10 +27,10 @@ def image(*shape: int) -> dict[str, Any]:
 
 
 def text(vocabulary: int, *shape: int) -> dict[str, Any]:
-    """Make tokens for a model's first argument.
+    """Make tokens as a model's first argument.
 
     Args:
-        vocabulary: how many there are.
+        vocabulary: the number of different tokens.
         shape: of the batch.
 
     Returns:
@@ -54,10 +54,10 @@ class Translator(nn.Module):
 
 
 class GraphConvolution(nn.Module):
-    """Two layers that multiply by a sparse matrix: the adjacency matrix of a graph, as Kipf and Welling's GCN.
+    """Two layers that multiply by a sparse adjacency matrix of a graph, as in Kipf and Welling's GCN.
 
     Args:
-        layout: of the matrix.
+        layout: the layout of the matrix.
     """
 
     def __init__(self, layout: torch.layout) -> None:

@@ -56,7 +56,7 @@ SERIES = {
     "ffn_dim": 48,
 }
 HIERARCHY = {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1]}
-# The configuration's class without "Config", the model, and what it is given.
+# The configuration's class without "Config", the model, and the configuration's arguments.
 VISION: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("DeiT", "DeiTModel", IMAGE),
     ("Beit", "BeitModel", IMAGE | {"use_relative_position_bias": True}),
@@ -169,7 +169,7 @@ def _qwen2_vl() -> Any:
 
 
 def _seen_in_patches() -> dict[str, Any]:
-    # One image of 8 x 8 patches, of which four make a token.
+    # One image of 8 x 8 patches; four patches make a token.
     tokens = torch.randint(3, VOCABULARY - 1, (1, 24))
     tokens[:, 2:18] = VOCABULARY - 1
     tokens[:, 1], tokens[:, 18] = 1, 2

@@ -1,4 +1,4 @@
-"""Like device_class_cases.py, for attention: masks that hide by the lowest number, and rows of odd widths."""
+"""Like device_class_cases.py, for attention: masks with the dtype's lowest value, and rows of odd widths."""
 
 import pytest
 import torch
@@ -6,9 +6,9 @@ from device_class_cases import check
 from float64 import computed
 from torch.nn.functional import scaled_dot_product_attention as attention
 
-# Errors of elements that are about 1.
+# Errors relative to elements of about 1.
 ERRORS = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
-# Queries and keys: one query, which is split over the keys, blocks with edges, and one of few scores.
+# Queries and keys: one query, which is split over the keys; blocks with edges; few scores.
 SHAPES = [(1, 70), (3, 5), (33, 47), (70, 130)]
 
 
@@ -21,7 +21,7 @@ def _inputs(queries: int, keys: int, dtype: torch.dtype, head_dim: int = 8) -> l
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("scale", [None, 2.5])
 def test_masks_of_the_lowest_number(shape: tuple[int, int], dtype: torch.dtype, scale: float | None):
-    """A query whose keys are all hidden takes the mean of the values, and its gradients are those of the mean."""
+    """A query with all keys hidden returns the mean of the values, and its gradients are those of the mean."""
     inputs = _inputs(*shape, dtype)
     hidden = torch.rand(2, 1, *shape, generator=torch.Generator().manual_seed(1)) < 0.5
     hidden[:, :, 0] = True
@@ -38,7 +38,7 @@ def test_masks_of_the_lowest_number(shape: tuple[int, int], dtype: torch.dtype, 
 
     def exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         scores = q @ k.mT * (8**-0.5 if scale is None else scale)
-        # Added to the lowest number, a score is lost, and its derivative is not.
+        # A score added to the lowest value is lost, but its derivative is not.
         scores = torch.where(is_blind, scores - scores.detach(), scores.masked_fill(hidden & ~is_blind, -torch.inf))
         return scores.softmax(-1) @ v
 
@@ -52,7 +52,7 @@ def test_masks_of_the_lowest_number(shape: tuple[int, int], dtype: torch.dtype, 
 @pytest.mark.parametrize("dtype", computed(ERRORS), ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_infinite_masks_hide_beside_masks_of_the_lowest_number(shape: tuple[int, int], dtype: torch.dtype):
-    """A query all of whose keys -inf hides is 0; beside the lowest number, keys that -inf hides have no weight."""
+    """A query with all keys hidden by -inf returns 0; keys hidden by -inf have no weight beside the lowest value."""
     inputs = [tensor.to("opencl").requires_grad_() for tensor in _inputs(*shape, dtype)]
     infinite = torch.zeros(1, 1, *shape, dtype=torch.bool)
     infinite[..., : shape[1] // 2] = True
@@ -70,7 +70,7 @@ def test_infinite_masks_hide_beside_masks_of_the_lowest_number(shape: tuple[int,
 
 @pytest.mark.parametrize("queries", [1, 5])
 def test_numbers_near_the_limit(queries: int):
-    """The scale is 1 at most: what it is multiplied by on the way must not make a finite score infinite."""
+    """The scale is at most 1: its factors on the way must not make a finite score infinite."""
     query, key, value = _inputs(queries, 7, torch.float32)
     query[..., 0, :], key = 3e38, key.abs() * 0
     check(attention, query, key, value)

@@ -1,6 +1,6 @@
-"""The work that kernels of both device classes do, compared with the CPU: test_device_class.py runs it with each.
+"""The kernels of both device classes, compared with the CPU: test_device_class.py runs these with each class.
 
-Sizes straddle what decides between kernels: groups and items, one piece and several, full tiles and edges.
+Sizes are on both sides of each kernel choice: groups and items, one split and several, full tiles and edges.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ TOLERANCES = {
 
 
 def check(work: Callable[..., torch.Tensor], *inputs: torch.Tensor, times: float = 1) -> None:
-    """Compare results and gradients on the device with the CPU's; those of TOLERANCES with a wider dtype's.
+    """Compare results and gradients on the device with the CPU's; dtypes of TOLERANCES are compared with a wider dtype.
 
     The largest element is the scale of the tolerance.
     """
@@ -76,10 +76,10 @@ def test_strided_copies():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.uint8], ids=str)
 @pytest.mark.parametrize("begin", [1, 2])
 def test_views_that_begin_between_vectors(begin: int, dtype: torch.dtype):
-    """Vectors are loaded and stored whole where they are aligned, and only there."""
+    """Whole vectors are loaded and stored only at aligned addresses."""
     numbers = (torch.randn(70, 612) * 9).to(dtype)
 
-    # Cut on the device, to which only dense tensors are copied as they are.
+    # Sliced on the device, because copies to it keep strides only of dense tensors.
     def flat(a: torch.Tensor) -> torch.Tensor:
         return a.flatten()[begin:]
 
@@ -100,7 +100,7 @@ def test_views_that_begin_between_vectors(begin: int, dtype: torch.dtype):
     check(lambda a: columns(a).argmax(1), numbers)
     if dtype.is_floating_point:
         check(lambda a: rows(a).softmax(1), numbers)
-        # The gradient is computed from the result, which has been rounded to the dtype.
+        # The gradient is computed from the result, which was rounded to the dtype.
         check(lambda a: rows(a).log_softmax(0), numbers, times=2)
         check(lambda a: F.layer_norm(rows(a), (601,)), numbers)
         check(lambda a: rows(a).var(1), numbers)
@@ -110,7 +110,7 @@ def test_views_that_begin_between_vectors(begin: int, dtype: torch.dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.complex64])
 def test_strided_operands(dtype: torch.dtype):
-    """Rows that begin between vectors, or are none, and operands whose neighbours lie along another dimension."""
+    """Rows that begin between vectors, strided rows, and operands that are dense along another dimension."""
 
     def r(*sizes: int) -> torch.Tensor:
         return torch.randn(sizes).to(dtype)
@@ -154,7 +154,7 @@ def test_reductions(shape: tuple[int, ...], dim: int):
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_reductions_of_columns(shape: tuple[int, ...], dim: int, dtype: torch.dtype):
-    """Few columns are shared by the items of a group, many are not, and last groups are not full."""
+    """Few columns are split over the items of a group, many are not, and the last groups are partly filled."""
     x = torch.randn(shape, dtype=dtype)
     check(lambda a: a.sum(dim), x)
     check(lambda a: a.std(dim), x)
@@ -167,14 +167,14 @@ def test_reductions_of_columns(shape: tuple[int, ...], dim: int, dtype: torch.dt
     check(lambda a: a.bool().any(dim).long(), ties)
     if dtype == torch.float32:
         check(lambda a: a.sum(dim), torch.complex(x, x.flip(0)))
-    # A layer's gradient of its bias: columns whose kept and reduced dimensions alternate.
+    # A layer's bias gradient: kept and reduced dimensions alternate.
     if len(shape) == 3:
         check(lambda a: a.sum((0, dim)), x)
         check(lambda a: a.var((0, dim)), x)
 
 
 def test_results_of_many_splits():
-    """Long rows are cut, and items share what is left of each."""
+    """Long rows are split, and items combine the partial results."""
     x = torch.randn(2, 200_003)
     check(lambda a: a.var(1), x)
     check(lambda a: a.std(), x)
@@ -188,7 +188,7 @@ def test_results_of_many_splits():
 
 
 def test_extremes_in_columns():
-    """Values that are not finite reach the results of their own columns, whichever item met them."""
+    """Non-finite values affect only their own columns, whichever item read them."""
     x = torch.randn(259, 35)
     x[257, 3] = x[100, 4] = x[101, 4] = torch.nan
     x[17, 5] = torch.inf
@@ -252,7 +252,7 @@ def test_matmuls_with_biases_and_batches():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.complex64, torch.int64], ids=str)
 def test_matmuls_of_vectors(dtype: torch.dtype):
-    """Of a group, of several, and of elements that are no neighbours."""
+    """Vectors for one work-group, for several, and strided vectors."""
     for size in (1, 255, 300, 20000, 300_001):
         a, b = (torch.randn(size) * 3).to(dtype), (torch.randn(2 * size) * 3).to(dtype)
         with torch.no_grad():
@@ -261,7 +261,7 @@ def test_matmuls_of_vectors(dtype: torch.dtype):
 
 
 def test_large_tiles():
-    """A matmul with enough squares for the larger tile on any device of few compute units."""
+    """A matmul with enough tiles for the larger tile size on any device with few compute units."""
     with torch.no_grad():
         check(torch.mm, torch.randn(1100, 40), torch.randn(40, 1300))
         check(lambda a, b: torch.mm(a.t(), b.t()), torch.randn(41, 1100), torch.randn(1300, 41))
@@ -270,7 +270,7 @@ def test_large_tiles():
 @pytest.mark.parametrize("left", ["rows", "columns", "steps"])
 @pytest.mark.parametrize("right", ["rows", "columns", "steps"])
 def test_matmuls_of_any_layout(left: str, right: str):
-    """Operands that are dense along either index, and those that are along neither."""
+    """Operands that are dense along either dimension, or along neither."""
 
     def laid_out(rows: int, columns: int, how: str) -> torch.Tensor:
         step = 2 if how == "steps" else 1
@@ -334,7 +334,7 @@ def test_interpolation(mode: str):
 
 
 def test_lists_of_tensors():
-    """More tensors than a launch takes, in more buffers, of several sizes, in float and where numbers are wider."""
+    """More tensors than a launch takes, in more buffers, of several sizes, in float32 and wider dtypes."""
     sizes = [*range(1, 40), 1023, 1024, 1025, 5000, 70_000]
     for dtype in computed((torch.float32, torch.float64, torch.int64, torch.complex64)):
         values = [(torch.randn(size) * 9).to(dtype) for size in sizes]

@@ -1,4 +1,4 @@
-"""As device_class_cases.py, of matmuls and convolutions whose dtypes are narrow or differ."""
+"""Like device_class_cases.py, for matmuls and convolutions whose dtypes are narrow or differ."""
 
 import pytest
 import torch
@@ -17,11 +17,11 @@ def test_convolutions_of_integers(groups: int, dtype: torch.dtype):
 
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 1100, 33), (70, 130, 65)])
 def test_products_of_narrow_dtypes(m: int, k: int, n: int):
-    """Of bytes, which are exact, and of 16-bit matrices, whose sums are not rounded to 16 bits."""
+    """Products of bytes are exact, and sums of 16-bit matrices are not rounded to 16 bits."""
     a, b = torch.randint(-128, 128, (m, k)).to(torch.int8), torch.randint(-128, 128, (k, n)).to(torch.int8)
     check(torch._int_mm, a, b)
     if release("2.13") <= RELEASE:
-        # Older CPUs refuse it.
+        # CPUs of older PyTorch versions refuse it.
         check(torch._int_mm, a.view(torch.uint8), b)
     for dtype in (torch.float16, torch.bfloat16):
         x, y = torch.randn(m, k).to(dtype), torch.randn(k, n).to(dtype)
@@ -33,7 +33,7 @@ def test_products_of_narrow_dtypes(m: int, k: int, n: int):
 @pytest.mark.parametrize("rows", [1, 6, 40])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_packed_weights(dtype: torch.dtype, rows: int):
-    """Few rows of x are multiplied with the weight as it is, more with its values."""
+    """Few rows of x are multiplied with the packed weight, more rows with the unpacked values."""
     n, k, group = 40, 320, 32
     x, rounding = torch.randn(rows, k).to(dtype), {torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 16e-3}
 
@@ -55,7 +55,7 @@ def test_packed_weights(dtype: torch.dtype, rows: int):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int16, torch.uint8, torch.bool], ids=str)
 def test_narrow_elements_in_wide_vectors(dtype: torch.dtype):
-    """Specialised programs for GPUs take eight elements at a time, wherever these begin and end."""
+    """Specialised programs for GPUs process eight elements at a time, at any offset and size."""
     numbers = torch.arange(70_003) % 11
     x = numbers.to(dtype)
 

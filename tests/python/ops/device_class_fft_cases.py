@@ -8,7 +8,7 @@ from float64 import computed
 
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 11, 30, 64, 97, 210, 1000, 1021, 2048, 2187, 4096, 5000, 10007, 16384])
 def test_fourier_transforms(length: int):
-    """Lengths of one launch and of several, of each radix and of greater prime factors."""
+    """Lengths of one launch and of several, of each radix and of larger prime factors."""
     x = torch.randn(3, length, 2, dtype=torch.complex64)
     check(lambda x: torch.fft.fft(x[..., 0], norm="ortho"), x)
     check(lambda x: torch.fft.ifft(x, dim=1), x)
@@ -41,7 +41,7 @@ def test_fourier_transforms_of_several_dimensions():
     check(lambda x: torch.fft.irfftn(x, s=(5, 9), dim=(0, 2)), x)
     check(lambda x: torch.fft.hfft2(x[:, :, ::2], dim=(1, 2)), x)
     check(lambda x: torch.fft.fft(x[:, :, :1].expand(-1, -1, 9, -1), dim=1), x)
-    # More dimensions apart than a kernel walks.
+    # More separate dimensions than a kernel iterates over.
     many = torch.randn([2] * 12, dtype=torch.complex64)
     check(lambda x: torch.fft.fft(x[..., :1].transpose(0, 5).transpose(3, 8), dim=4), many)
 

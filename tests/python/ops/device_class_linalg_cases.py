@@ -1,4 +1,4 @@
-"""As device_class_cases.py, of linear algebra: one block, several, batches, and nearly singular matrices."""
+"""Like device_class_cases.py, for linear algebra: one block, several, batches, and nearly singular matrices."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from float64 import computed
 from releases import RELEASE, release
 
 DTYPES = computed((torch.float32, torch.float64, torch.complex64, torch.complex128))
-# Parts of a block of 32, one, and several with a rest, which take two levels of halving.
+# Part of a block of 32, one block, and several with a remainder, which take two levels of halving.
 SIZES = [1, 5, 32, 100]
 linalg = torch.linalg
 
@@ -24,7 +24,7 @@ def definite(*shape: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def same(actual: torch.Tensor, expected: torch.Tensor, times: float = 1) -> None:
-    """Compare with the largest element as the scale."""
+    """Compare relative to the largest element."""
     eps = torch.finfo(expected.dtype).eps
     scale = 1 + (expected.abs().max().item() if expected.numel() else 0)
     torch.testing.assert_close(actual.cpu(), expected, rtol=0, atol=times * 100 * eps * scale)
@@ -41,7 +41,7 @@ def test_lu(n: int, dtype: torch.dtype):
         same(factors, expected, n)
         p, lower, upper = linalg.lu(a.to("opencl"))
         same(p @ lower @ upper, a, n)
-    # Rows of a matrix that needs no pivots stay where they are.
+    # Rows of a matrix that needs no pivoting are not moved.
     a = definite(2, n, n, dtype=dtype)
     p, lower, upper = linalg.lu(a.to("opencl"), pivot=False)
     assert p.numel() == 0
@@ -100,11 +100,11 @@ def test_cholesky(n: int, dtype: torch.dtype):
         factor = linalg.cholesky(a, upper=upper)
         there = linalg.cholesky(a.to("opencl"), upper=upper)
         same(there, factor, n)
-        if release("2.14") > RELEASE:  # which no longer has it
+        if release("2.14") > RELEASE:  # removed there
             same(torch.cholesky(a.to("opencl"), upper=upper), factor, n)
         same(torch.cholesky_solve(b.to("opencl"), there, upper=upper), torch.cholesky_solve(b, factor, upper=upper), n)
         same(torch.cholesky_inverse(there, upper=upper), torch.cholesky_inverse(factor, upper=upper), n)
-    # The first matrix is not definite from some row on, and the second one is.
+    # The first matrix is not positive definite from some row on; the second one is.
     for row in {0, n // 2, n - 1}:
         broken = a.clone()
         broken[0, row, row] = -1
@@ -123,12 +123,12 @@ def test_qr(n: int, dtype: torch.dtype):
                 same(ours, theirs, n)
         for mode in ("reduced", "complete", "r"):
             for ours, theirs in zip(linalg.qr(a.to("opencl"), mode), linalg.qr(a, mode), strict=True):
-                # The last reflection of a square complex matrix only turns one number, and MKL may leave it out.
+                # The last reflection of a square complex matrix only changes a phase, and MKL may omit it.
                 same(*((ours.abs(), theirs.abs()) if dtype.is_complex else (ours, theirs)), n)
         q, r = linalg.qr(a.to("opencl"))
         same(q @ r, a, 1)
         same(q.mH @ q, torch.eye(q.shape[-1], dtype=dtype).expand(*q.shape[:-2], -1, -1), 1)
-    # Fewer reflectors than columns, zeros, and numbers whose squares overflow or vanish.
+    # Fewer reflectors than columns, zeros, and values whose squares overflow or underflow.
     a = matrix(n, n, dtype=dtype)
     reflectors, tau = torch.geqrf(a)
     expected = linalg.householder_product(reflectors, tau[: n // 2])
@@ -168,7 +168,7 @@ def test_gradients():
 
 @pytest.mark.parametrize("n", [2, 40])
 def test_ill_conditioned_matrices(n: int):
-    """Residuals stay small where solutions are far off."""
+    """Residuals stay small even if solutions are inaccurate."""
     for dtype in DTYPES:
         eps = torch.finfo(dtype).eps
         decay = torch.logspace(0, -6, n, dtype=torch.float64).to(dtype)
@@ -221,7 +221,7 @@ def test_empty_matrices_and_batches():
 
 
 def test_into_given_outputs():
-    """Of the layout that ATen wants, of another one, and to be resized."""
+    """Outputs with ATen's layout, with another layout, and to be resized."""
     a = definite(2, 40, 40, dtype=torch.float32)
     for make in (lambda: torch.empty(2, 40, 40), lambda: torch.empty(2, 40, 80)[..., ::2], lambda: torch.empty(0)):
         out = make().to("opencl")

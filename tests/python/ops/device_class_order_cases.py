@@ -1,4 +1,4 @@
-"""As device_class_cases.py, of what goes by index, order or group: updates, sorts, totals, losses, segments, grids."""
+"""Like device_class_cases.py, for indexing, sorting and segments: updates, sorts, scans, losses, segments, grids."""
 
 from collections.abc import Callable
 from itertools import product
@@ -15,7 +15,7 @@ from float64 import computed
     "dtype", [torch.float32, torch.float16, torch.uint8, torch.int32, torch.int64, torch.complex64], ids=str
 )
 def test_updates_of_few_places(dtype: torch.dtype, deterministic: bool):
-    """Many updates of each place: one after the other, in any order by atomics, and sorted by their places."""
+    """Many updates per index: sequentially, in any order by atomics, and sorted by index."""
 
     def numbers(*sizes: int) -> torch.Tensor:
         return torch.randint(9, sizes).to(dtype)
@@ -41,7 +41,7 @@ def test_updates_of_few_places(dtype: torch.dtype, deterministic: bool):
             )
             check(lambda a, b: a.put(at(each, a), b, accumulate=True), numbers(3, 5), numbers(700))
             if deterministic and dtype != torch.complex64:
-                # The last one stays.
+                # The last value is kept.
                 check(lambda a, b: a.index_put((at(each, a),), b), numbers(7, 3), numbers(700, 3))
                 check(lambda a, b: a.index_copy(0, at(each, a), b), numbers(7), numbers(700))
             if dtype != torch.complex64:
@@ -52,7 +52,7 @@ def test_updates_of_few_places(dtype: torch.dtype, deterministic: bool):
 
 
 def test_sums_in_order_are_those_of_the_cpu():
-    """With deterministic algorithms, to the bit."""
+    """With deterministic algorithms, results are bitwise equal."""
     index, values = torch.randint(0, 3, (100_000,)), torch.rand(100_000)
     rows, table = torch.randint(-50, 50, (3000,)), torch.randn(3000, 5)
     torch.use_deterministic_algorithms(True)
@@ -85,7 +85,7 @@ def test_places_of_nonzero_elements(share: float):
 def test_sorted_rows(rows: int, length: int):
     x = torch.randn(rows, length)
     for dtype in computed((torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool)):
-        # Few different numbers, so that places tell whether equal ones stay in their order.
+        # Few distinct values, so that indices show whether equal ones keep their order.
         few = (x * 2).round().to(dtype)
         for descending in (False, True):
             check(lambda a, d=descending: a.sort(dim=1, descending=d, stable=True).indices, few)
@@ -116,7 +116,7 @@ def test_distances_one_by_one(p: float):
 
 
 def test_logarithms_of_complex_sums_are_in_order():
-    """Their phases are those that the CPU adds up, in long rows too, and infinite terms are passed on."""
+    """Phases are added as on the CPU, in long rows too, and infinite terms propagate."""
     check(lambda x: torch.logcumsumexp(x, 0), torch.randn(3000, 3, dtype=torch.complex64))
     parts = [0.0, 1.0, float("inf"), -float("inf"), float("nan")]
     values = [complex(real, imag) for real in parts for imag in (0.0, 1.0)]
@@ -178,7 +178,7 @@ def test_indexing():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 @pytest.mark.parametrize("is_deterministic", [False, True])
 def test_places_of_grids(dtype: torch.dtype, is_deterministic: bool):
-    """Gradients are sums of what many places add to an element, in any order or in one."""
+    """Gradients are sums of contributions from many positions, in any order or in a fixed one."""
     torch.use_deterministic_algorithms(is_deterministic)
     try:
         for mode, channels in product(("bilinear", "nearest", "bicubic"), (3, 21)):
@@ -212,7 +212,7 @@ def test_sparse_matmuls_with_a_reduction(dtype: torch.dtype):
 @pytest.mark.parametrize("dtype", computed([torch.float32, torch.float16, torch.float64]), ids=str)
 def test_fake_quantisation(dtype: torch.dtype):
     for size in (7, 40001):
-        # Far from the middle between two integers, as a test in a wider dtype must not round otherwise.
+        # Far from the midpoint of two integers, so that a wider dtype does not round differently.
         x = ((torch.randint(-40, 40, (3, size)) + 0.2) / 4).to(dtype)
         scale, zero_point = torch.full((3,), 0.25), torch.tensor([0, -3, 4], dtype=torch.int32)
         check(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.25, 3, -16, 15), x)
@@ -234,7 +234,7 @@ def test_hashes():
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float32, torch.int64, torch.complex128], ids=str)
 def test_parts_of_a_concatenation_are_copied_together(dtype: torch.dtype):
-    """Whole tensors and slices, in words of any width, more than one launch takes, and layouts with no rows."""
+    """Whole tensors and slices, in words of any width, more than one launch takes, and layouts without rows."""
     x = torch.randint(9, (7, 60, 33)).to(dtype)
     if dtype not in computed([dtype]):
         pytest.skip("the device does not compute in it")

@@ -1,4 +1,4 @@
-"""As device_class_cases.py, of operators that torchvision declares: here they are declared without it."""
+"""Like device_class_cases.py, for operators that torchvision declares: here they are declared without it."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ SAMPLED = "int sampling_ratio, bool aligned"
 
 
 def interpolated(image: torch.Tensor, y: float, x: float) -> torch.Tensor:
-    """Interpolate linearly between the pixels around a position; beyond one pixel outside, 0."""
+    """Interpolate linearly between the pixels around a position; 0 beyond one pixel outside."""
     height, width = image.shape[1:]
     if not (-1 <= y <= height and -1 <= x <= width):
         return torch.zeros_like(image[:, 0, 0])
@@ -53,7 +53,7 @@ def roi_align_backward(grad: torch.Tensor, rois: torch.Tensor, *arguments: float
 
 @pytest.fixture(scope="module", autouse=True)
 def _declared():
-    """Declare the operators and their functions for the CPU, as importing torchvision does."""
+    """Declare the operators and their CPU functions, as importing torchvision does."""
     if hasattr(torch.ops.torchvision, "roi_align"):
         yield
         return
@@ -71,7 +71,7 @@ def _declared():
 @pytest.mark.parametrize("dtype", computed((torch.float32, torch.float64, torch.float16)), ids=str)
 def test_regions_of_feature_maps(dtype: torch.dtype, aligned: bool, ratio: int):
     features = torch.randn(2, 5, 7, 9, dtype=torch.float64)
-    # Whole, within a pixel, empty, turned around, partly and wholly outside.
+    # Whole, within a pixel, empty, inverted, partly and entirely outside.
     corners = [(0, 0, 18, 14), (5, 3, 6, 4), (4, 4, 4, 4), (9, 9, 3, 2), (-6, -6, 30, 5), (40, 40, 60, 60)]
     rois = torch.tensor([(k % 2, *each) for k, each in enumerate(corners)], dtype=torch.float64)
     shape = (0.5, 2, 3)

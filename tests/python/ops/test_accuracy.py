@@ -1,4 +1,4 @@
-"""Elementary functions of float32 against float64, in units of the last place, over all kinds of bit patterns."""
+"""Elementary functions of float32 against float64, in ulps, over all kinds of bit patterns."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-# The errors that rust/kernels/include/elementary.cl states.
+# The errors stated in rust/kernels/include/elementary.cl.
 UNARY = {
     "exp": 1.0,
     "expm1": 1.5,
@@ -21,17 +21,17 @@ UNARY = {
     "round": 0.0,
 }
 POWER = 1.2
-# A prime, so that every bit takes part, and few enough patterns for a moment's work: 1.3 million.
+# A prime, so that every bit varies, and large enough that the 1.3 million patterns take only a moment.
 STRIDE = 3301
 
 
 def error(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Return how far float32 results are from float64 ones, in units of the last place; infinite if of another kind."""
+    """Return the error of float32 results against float64 ones in ulps; infinite for another kind (NaN, infinity)."""
     actual, rounded = actual.cpu().double(), expected.float().double()
     _, exponent = torch.frexp(expected)
     place = torch.ldexp(torch.ones_like(expected), (exponent - 24).clamp(min=-149))
     distance = (actual - expected).abs() / place
-    # The greatest float32 and infinity are neighbours.
+    # Infinity counts as the neighbour of the greatest float32.
     is_edge = expected.abs() > 3.4028233e38
     same = (actual == rounded) & (actual.signbit() == rounded.signbit()) | (actual.isnan() & expected.isnan())
     good = expected.isfinite() & rounded.isfinite() & actual.isfinite() & ((rounded != 0) | (actual != 0))
@@ -44,7 +44,7 @@ def test_functions_of_float32(name: str, device: torch.device) -> None:
     special = torch.tensor([0.0, 1e-45, 1e-40, 1.0, 3.4e38, math.inf])
     patterns = torch.cat([patterns, special, -special])
     function = getattr(torch, name)
-    # A slice is computed by the kernel for strides, and ends in part of a vector.
+    # A slice uses the kernel for strided tensors, and ends with a partial vector.
     for values in (patterns, patterns[: 2 * 33].view(2, 33)[:, 1:]):
         errors = error(function(values.to(device)), function(values.double()))
         worst = errors.argmax()
@@ -57,7 +57,7 @@ def test_gelu(device: torch.device) -> None:
     values = torch.cat([values, special, -special[:-1]])
     expected = values.double() * torch.special.ndtr(values.double())
     actual = torch.nn.functional.gelu(values.to(device))
-    # The tail is good to the last bit of bf16 as long as it matters.
+    # The tail is accurate to the last bit of bf16 as long as it matters.
     body, tail = values > -1, (values <= -1) & (values > -5)
     assert error(actual[body.to(device)], expected[body]).max() <= 2.5
     assert ((actual.cpu()[tail] - expected[tail]) / expected[tail]).abs().max() <= 2**-9.5
@@ -70,7 +70,7 @@ def test_gelu_of_sixteen_bits(dtype: torch.dtype, device: torch.device) -> None:
     values = values[values > -5]
     actual = torch.nn.functional.gelu(values.to(device)).cpu()
     expected = (values.double() * torch.special.ndtr(values.double())).to(dtype)
-    # Neighbours where the exact result lies half way between them.
+    # Adjacent values if the exact result is half-way between them.
     assert (actual.view(torch.int16).int() - expected.view(torch.int16).int()).abs().max() <= 1
     assert (actual != expected).float().mean() < 0.01
 
@@ -78,7 +78,7 @@ def test_gelu_of_sixteen_bits(dtype: torch.dtype, device: torch.device) -> None:
 def test_powers_of_float32(device: torch.device) -> None:
     generator = torch.Generator().manual_seed(0)
     bits = torch.randint(-(2**31), 2**31, (2, 1 << 20), generator=generator).int().view(torch.float32)
-    # Powers over the whole range of results, of bases near 1 and far from it.
+    # Powers over the whole range of results, with bases near 1 and far from it.
     base = torch.randn(1 << 20, generator=generator).mul(torch.logspace(-4, 1.6, 1 << 20)).exp()
     spread = torch.empty(1 << 20).uniform_(-150, 128, generator=generator) / base.log2()
     whole = torch.randint(-40, 40, (1 << 20,), generator=generator).float()
@@ -96,7 +96,7 @@ def test_powers_of_special_numbers(device: torch.device) -> None:
     errors = error(torch.pow(a.to(device), b.to(device)), torch.pow(a.double(), b.double()))
     worst = errors.argmax()
     assert errors.max() <= POWER, f"pow({a[worst].item()!r}, {b[worst].item()!r})"
-    # One exponent for all is another kernel.
+    # A scalar exponent uses another kernel.
     for exponent in numbers:
         actual = torch.pow(a.to(device), exponent)
         assert error(actual, torch.pow(a.double(), exponent)).max() <= 2, f"exponent {exponent}"
@@ -106,7 +106,7 @@ def test_powers_of_special_numbers(device: torch.device) -> None:
 def test_remainders_are_exact(dtype: torch.dtype, device: torch.device) -> None:
     generator = torch.Generator().manual_seed(0)
     a, b = torch.randn(2, 1 << 16, generator=generator, dtype=torch.float64)
-    # Small quotients only, and great ones among them; zeros, infinities and NaN in a few lanes.
+    # Small quotients only, and large ones among them; zeros, infinities and NaN in a few lanes.
     for scale in (torch.ones(1 << 16), torch.logspace(-30, 30, 1 << 16)):
         x, y = (a * scale).to(dtype), b.to(dtype)
         x[::1001], y[::1009], x[::1013], y[::1019] = math.inf, 0, math.nan, math.inf
@@ -118,7 +118,7 @@ def test_remainders_are_exact(dtype: torch.dtype, device: torch.device) -> None:
 
 @pytest.mark.parametrize("shape", [(1 << 24,), (2, 1 << 23), (1 << 20, 16)])
 def test_sums_of_many_equal_numbers(shape: tuple[int, ...], device: torch.device) -> None:
-    """Rounding errors of equal numbers all have one sign; a chain of additions would be off by 1e-3."""
+    """Rounding errors of equal values all have one sign; a chain of additions would be off by 1e-3."""
     x = torch.full(shape, 0.1, device=device)
     dim = 0 if shape[-1] == 16 else -1
     exact = torch.tensor(0.1).double() * x.shape[dim]

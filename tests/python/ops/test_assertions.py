@@ -1,4 +1,4 @@
-"""Assertions on the device, and tensors of zeros without memory."""
+"""Assertions on the device, and zero tensors without memory."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_an_assertion_is_raised_at_the_next_wait(dtype: torch.dtype, device: tor
     torch.opencl.synchronize()
 
 
-def test_an_assertion_takes_one_value(device: torch.device) -> None:
+def test_an_assertion_needs_one_value(device: torch.device) -> None:
     for count, says in ((0, "no values"), (2, "more than one value")):
         with pytest.raises(RuntimeError, match=f"Boolean value of Tensor with {says} is ambiguous"):
             torch._assert_async(torch.ones(count, device=device))

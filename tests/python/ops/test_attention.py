@@ -9,7 +9,7 @@ from op_table import covers
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention as attention
 
-# Errors of results in float64, of numbers up to 1 or of the largest: two roundings of 16 bits.
+# Errors against float64 results, for values up to 1 or relative to the largest: two roundings of 16 bits.
 DTYPES = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 MASKS = {
     "none": lambda: {},
@@ -55,11 +55,11 @@ def test_groups_of_queries_share_keys(device: torch.device) -> None:
 
 
 def test_dropout_keeps_the_mean(device: torch.device) -> None:
-    """With equal weights and values of 1 each result is the sum of what was kept, times 1 / (1 - p) over the length."""
+    """With equal weights and values of 1, each result is the number of kept elements times 1 / (1 - p) / length."""
     query, key = torch.zeros(4, 8, 64, 16, device=device), torch.zeros(4, 8, 128, 16, device=device)
     value = torch.ones(4, 8, 128, 1, device=device, requires_grad=True)
     result = attention(query, key, value, dropout_p=0.25)
-    # 128 draws each, of variance p / (1 - p); 2048 results.
+    # 128 draws each, with variance p / (1 - p); 2048 results.
     assert result.mean().item() == pytest.approx(1, abs=0.01)
     assert result.var().item() == pytest.approx(0.25 / 0.75 / 128, rel=0.15)
     (grad,) = torch.autograd.grad(result.sum(), value)
@@ -86,7 +86,7 @@ def test_encoder(norm_first: bool, device: torch.device) -> None:
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @covers("_transformer_encoder_layer_fwd", "_transform_bias_rescale_qkv", "_addmm_activation", "_masked_softmax")
 def test_encoder_without_gradients(activation: str, masked: bool, device: torch.device, no_fallback: None) -> None:
-    """PyTorch takes another path here, through ops that are fused on CPU and CUDA."""
+    """Without gradients PyTorch uses another path, with operators that are fused on CPU and CUDA."""
     encoder = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, activation=activation).eval()
     values = torch.randn(3, 7, 16)
     padding = torch.arange(7).expand(3, 7) >= torch.tensor([7, 4, 5]).view(3, 1) if masked else None

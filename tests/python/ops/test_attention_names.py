@@ -1,4 +1,4 @@
-"""Attention under the names of PyTorch's implementations for CUDA, against composed attention in float64."""
+"""Attention through the operators of PyTorch's CUDA implementations, against composed attention in float64."""
 
 import math
 
@@ -28,7 +28,7 @@ def tensors(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
 
 
 def reference(inputs: list[torch.Tensor], weights: torch.Tensor, mask: torch.Tensor, scale: float | None = None):
-    """Return result, logsumexp and gradients in float64; queries that see nothing have results of 0."""
+    """Return the result, logsumexp and gradients in float64; the result of a query without visible keys is 0."""
     leaves = [tensor.double().detach().requires_grad_() for tensor in inputs]
     query, key, value = leaves[:3]
     group = query.size(-3) // key.size(-3)
@@ -57,7 +57,7 @@ def gradients(result: torch.Tensor, leaves: list[torch.Tensor], weights: torch.T
 @pytest.mark.parametrize("is_causal", [False, True])
 @covers("_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward")
 def test_flash_attention_of_heads(is_causal, queries, keys, device, no_fallback):
-    """The last query stands beside the last key."""
+    """The last query is aligned with the last key."""
     inputs = tensors((2, 4, queries, 16), (2, 2, keys, 16), (2, 2, keys, 16))
     weights = torch.randn(2, 4, queries, 16)
     mask = visible(queries, keys, last=keys - queries if is_causal else None)
@@ -80,7 +80,7 @@ def test_flash_attention_of_heads(is_causal, queries, keys, device, no_fallback)
 @pytest.mark.parametrize("is_causal", [False, True])
 @covers("_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward")
 def test_efficient_attention_of_heads(is_causal, biased, device, no_fallback):
-    """The first query stands beside the first key; there is room for a multiple of 32 queries in logsumexp."""
+    """The first query is aligned with the first key; logsumexp is padded to a multiple of 32 queries."""
     inputs = tensors((2, 3, 9, 16), (2, 3, 14, 16), (2, 3, 14, 8), *[(1, 3, 9, 14)] * biased)
     weights = torch.randn(2, 3, 9, 8)
     exact, exact_logsumexp, exact_grads = reference(inputs, weights, visible(9, 14, last=0 if is_causal else None))
@@ -123,7 +123,7 @@ def test_flash_attention_of_positions(is_causal, window, device, no_fallback):
 @pytest.mark.parametrize("is_causal", [False, True])
 @covers("_flash_attention_forward_no_dropout_inplace")
 def test_flash_attention_of_sequences(is_causal, device, no_fallback):
-    """Sequences behind one another, one of them without queries, and one without keys."""
+    """Concatenated sequences, one of them without queries, and one without keys."""
     bounds_q, bounds_k = [0, 5, 5, 12, 15], [0, 7, 10, 17, 17]
     inputs = tensors((15, 4, 16), (17, 2, 16), (17, 2, 16))
     weights = torch.randn(15, 4, 16)
@@ -194,7 +194,7 @@ def test_efficient_attention_of_positions(window, mask_type, device, no_fallback
 
 @pytest.mark.parametrize("name", ["flash", "efficient"])
 def test_dropout_drops_the_same_in_the_backward_pass(name, device):
-    """With equal weights and values of 1 the gradients of values sum up to the results."""
+    """With equal weights and values of 1, the gradients of values sum up to the results."""
     query, key = torch.zeros(2, 3, 40, 16, device=device), torch.zeros(2, 3, 90, 16, device=device)
     value = torch.ones(2, 3, 90, 1, device=device, requires_grad=True)
     if name == "flash":
@@ -219,7 +219,7 @@ def test_dropout_of_sequences(device):
 
 
 @requires_torch("2.13", "arguments of _flash_attention_forward")
-def test_what_is_not_supported_is_refused(device):
+def test_unsupported_arguments_are_refused(device):
     query = torch.zeros(1, 4, 2, 8, device=device)
     call = (query, query, query, None, None, 4, 4, 0.0, False)
     with pytest.raises(RuntimeError, match="debugging mask"):

@@ -1,4 +1,4 @@
-"""Matmuls by each library that can compute them, the choice between them, and what is remembered of it."""
+"""Matmuls by each available library, the choice between them, and its cache."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,7 @@ from processes import output_of, run_python
 
 blas = torch.backends.opencl
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
-# Closer than torch.testing asks.
+# Stricter than torch.testing's defaults.
 TOLERANCES = {torch.float64: {"rtol": 1e-10, "atol": 1e-10}}
 
 
@@ -32,14 +32,14 @@ def restored():
 
 @pytest.fixture(params=["opencl", "host", "cublas"])
 def library(request) -> str:
-    """Each library that the device can use, chosen."""
+    """Each library that the device can use, selected."""
     if not usable(request.param):
         pytest.skip(f"{request.param} cannot be used on this device")
     return request.param
 
 
 def check(result: torch.Tensor, expected: torch.Tensor, rounded: torch.Tensor | None = None) -> None:
-    """Compare with a matmul that was computed in float64, and where that is given with the CPU's in the same dtype."""
+    """Compare with a float64 matmul, and if `rounded` is given, with the CPU's result in the same dtype."""
     if rounded is not None and result.dtype not in TOLERANCES:
         assert_near_exact(result, rounded, expected)
         return
@@ -47,7 +47,7 @@ def check(result: torch.Tensor, expected: torch.Tensor, rounded: torch.Tensor | 
 
 
 def operands(dtype: torch.dtype, device: torch.device, *shapes: tuple[int, ...]):
-    """Random tensors of the dtype on the device, and the same numbers in float64 on the host."""
+    """Random tensors of the dtype on the device, and the same values in float64 on the host."""
     on_host = [torch.randn(shape).to(dtype) for shape in shapes]
     return [tensor.to(device) for tensor in on_host], [tensor.double() for tensor in on_host]
 
@@ -59,7 +59,7 @@ def operands(dtype: torch.dtype, device: torch.device, *shapes: tuple[int, ...])
 @pytest.mark.parametrize("is_transposed", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_matmuls_that_end_in_an_activation(device, dtype, is_transposed, use_gelu):
-    # Thin, small, split along k, by blocks with columns left over, and without any k.
+    # Thin, small, split along k, in blocks with remaining columns, and with k = 0.
     for rows, k, columns in [(1, 17, 5), (20, 20, 20), (3, 8000, 40), (64, 200, 150), (5, 0, 6)]:
         (a, b, bias), (x, y, z) = operands(dtype, device, (rows, k), (columns, k), (columns,))
         b, y = (b.t(), y.t()) if is_transposed else (b.t().contiguous(), y.t())
@@ -191,7 +191,7 @@ def test_the_host_needs_no_kernel(device, dtype):
     assert c[:, 0, 0].tolist() == [8, 40]
 
 
-def test_nan_in_a_bias_times_zero_does_not_count(library, device):
+def test_nan_in_a_bias_scaled_by_zero_is_ignored(library, device):
     c = torch.full((4, 4), float("nan"), device=device)
     ones = torch.ones(4, 4, device=device)
     assert torch.addmm(c, ones, ones, beta=0, alpha=2).tolist() == [[8.0] * 4] * 4
@@ -257,7 +257,7 @@ MATMUL = """
 
 
 @pytest.mark.parametrize("name", ["auto", "opencl", "host"])
-def test_the_variable_sets_what_a_process_starts_with(name):
+def test_the_environment_variable_sets_the_initial_library(name):
     if not usable(name):
         pytest.skip(f"{name} cannot be used on this device")
     assert output_of(MATMUL, TORCH_OPENCL_BLAS=name).splitlines() == [f"3.0 {name}", "12.0"]
@@ -308,13 +308,13 @@ CHOOSE = """
 
 
 def choose(folder) -> tuple[dict[str, str], int, int]:
-    """Let a new process choose: what it chose, kernels of the first large matmul and all before, and of the second."""
+    """Choose in a new process; return choices, kernels up to the first large matmul, and those of the second."""
     return json.loads(output_of(CHOOSE, TORCH_OPENCL_CACHE_DIR=str(folder), TORCH_OPENCL_BLAS="auto"))
 
 
 @pytest.fixture
 def measures():
-    """Skip the test where there is nothing to choose between."""
+    """Skip the test if only one library is available."""
     if not usable("host"):
         pytest.skip("our own kernels are the only library here")
 
@@ -334,7 +334,7 @@ def test_auto_measures_once_and_remembers(measures, tmp_path):
 @pytest.mark.parametrize(
     "damage", [lambda text: b"", lambda text: text[:-2], lambda text: text + b"?"], ids=["empty", "short", "long"]
 )
-def test_a_damaged_note_is_measured_again(measures, tmp_path, damage):
+def test_a_damaged_cache_entry_is_measured_again(measures, tmp_path, damage):
     choose(tmp_path)
     (note,) = tmp_path.glob("*.note")
     note.write_bytes(damage(note.read_bytes()))
@@ -362,7 +362,7 @@ def test_without_a_folder_each_process_measures(measures, tmp_path):
         assert len(chosen) == 1 and measured > launched
 
 
-def test_auto_leaves_operands_and_results_right(measures, device, tmp_path):
+def test_auto_does_not_change_operands_or_results(measures, device, tmp_path):
     code = f"""
         import sys, torch
         sys.path.insert(0, {str(Path(__file__).parents[1])!r})

@@ -1,4 +1,4 @@
-"""Convolutions under the names of ATen's implementations, and of integers, against the CPU."""
+"""Convolutions through the operators of ATen's implementations, and integer convolutions, against the CPU."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ def some(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def both(call: Callable[..., torch.Tensor], device: torch.device, *tensors: torch.Tensor) -> None:
-    """Compare result and gradients with the CPU's."""
+    """Compare the result and gradients with the CPU's."""
 
     def run(where: torch.device | str) -> list[torch.Tensor]:
         leaves = [tensor.detach().to(where) for tensor in tensors]
@@ -116,7 +116,7 @@ def test_gradients_of_plain(device, no_fallback):
 @DTYPES
 @covers("_conv_depthwise2d", "_conv_depthwise2d.out", "conv_depthwise3d")
 def test_depthwise(dtype, device, no_fallback):
-    """PyTorch's CPU backend has no such functions; these are convolutions in groups."""
+    """PyTorch's CPU backend lacks these operators; the reference is a grouped convolution."""
     x, weight, bias = some(2, 3, 9, 8, dtype=dtype), some(6, 1, 2, 3, dtype=dtype), some(6, dtype=dtype)
     expected = torch.conv2d(x, weight, bias, [1, 2], [1, 0], groups=3)
     here = [tensor.to(device) for tensor in (x, weight, bias)]
@@ -135,7 +135,7 @@ def test_depthwise(dtype, device, no_fallback):
 
 @pytest.mark.parametrize("dtype", INTEGRAL, ids=str)
 def test_integers_wrap(dtype, device, no_fallback):
-    """Products and sums are those of the dtype, for kernels with strides, groups and paths of their own."""
+    """Products and sums wrap as in the dtype, for kernels with strides, groups and special paths."""
     high = min(torch.iinfo(dtype).max, 1 << 40)
 
     def some(*shape: int) -> torch.Tensor:

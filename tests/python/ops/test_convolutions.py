@@ -1,4 +1,4 @@
-"""3x3 convolutions with many channels, which are Winograd convolutions where that is faster."""
+"""3x3 convolutions with many channels, which use Winograd convolution when it is faster."""
 
 import itertools
 import os
@@ -10,9 +10,9 @@ from torch.nn import functional
 
 # The tolerance of PyTorch's own tests of nn.functional.conv2d in float32 on Apple's GPUs.
 TOLERANCE = 5e-5
-# Of channels that lie innermost, by the number of spatial dimensions.
+# Channels-last formats by the number of spatial dimensions.
 MEMORY_FORMATS = {1: [], 2: [torch.channels_last], 3: [torch.channels_last_3d]}
-# Images, channels, output channels, height, width. All are large enough for Winograd to pay on a CPU.
+# Images, channels, output channels, height, width. All are large enough for Winograd to be faster on a CPU.
 SHAPES = [(2, 64, 64, 28, 28), (3, 65, 72, 17, 23), (2, 130, 50, 21, 14), (1, 48, 64, 40, 33)]
 
 
@@ -25,7 +25,7 @@ def channels_last(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def part_of_a_larger(tensor: torch.Tensor) -> torch.Tensor:
-    """A view with an offset whose surroundings are not numbers: none of them may be read into a result."""
+    """A view with an offset, surrounded by NaN that must not affect the result."""
     images, channels, height, width = tensor.shape
     larger = tensor.new_full((images + 1, channels + 2, height + 1, width + 3), torch.nan)
     view = larger[1:, 1:-1, :-1, 2:-1]
@@ -39,7 +39,7 @@ def transposed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def results(use, operands: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The result, its gradients, and the gradients of a function of these."""
+    """The result, its gradients, and second derivatives."""
     operands = [operand.detach().requires_grad_() for operand in operands]
     out = use(*operands)
     weighing = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view(out.shape).to(out.device)
@@ -49,7 +49,7 @@ def results(use, operands: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def check(use, operands: list[torch.Tensor], device: torch.device, layout=as_it_is) -> None:
-    """Hold results against those of the CPU in double precision; their scale is that of the largest."""
+    """Compare results with the CPU's in float64, relative to the largest element."""
     expected = results(use, [operand.double() for operand in operands])
     with NoFallback():
         actual = results(
@@ -112,8 +112,8 @@ def test_every_run_has_the_same_bits(device):
         assert all(torch.equal(first, again) for first, again in zip(runs[0], run, strict=True))
 
 
-def skip_where_it_is_not_done() -> None:
-    """Leave out what only devices with Winograd convolution can pass."""
+def skip_without_winograd() -> None:
+    """Skip tests that only devices with Winograd convolution can pass."""
     properties = torch.opencl.get_device_properties()
     if properties.type != "cpu" or os.environ.get("TORCH_OPENCL_DEVICE_CLASS") == "gpu":
         pytest.skip("Winograd convolution is for CPUs")
@@ -122,28 +122,28 @@ def skip_where_it_is_not_done() -> None:
 
 
 def spread(use, operands: list[torch.Tensor], device: torch.device) -> tuple[int, int]:
-    """Of how many more values than the CPU, and of how many fewer, the device makes something that is not a number."""
+    """Count NaN that only the device returns, and NaN that only the CPU returns."""
     expected = use(*(operand.double() for operand in operands)).isnan()
     actual = use(*(operand.to(device) for operand in operands)).isnan().cpu()
     return int((actual & ~expected).sum()), int((expected & ~actual).sum())
 
 
 def gradient_of(wanted: int):
-    """The gradient of a convolution's source (0) or weight (1)."""
+    """The gradient of a convolution's input (0) or weight (1)."""
     shape = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
     mask = [wanted == 0, wanted == 1, False]
     return lambda *operands: torch.ops.aten.convolution_backward(*operands, None, *shape, mask)[wanted]
 
 
-def test_it_is_chosen_where_it_pays(device):
-    """Seen by what is not a number, which Winograd spreads over tiles, or over all elements of a kernel.
+def test_winograd_is_used_for_large_convolutions(device):
+    """Winograd is detected by NaN, which it spreads over tiles, or over all elements of a kernel.
 
-    There are so many tiles that it pays on any number of cores.
+    There are so many tiles that it is faster with any number of cores.
     """
-    skip_where_it_is_not_done()
+    skip_without_winograd()
     x, weight = operands((8, 64, 64, 56, 56))
     gradient = torch.randn(8, 64, 56, 56)
-    # Where two kernel elements of three read or write it.
+    # At a position that two of three kernel elements read or write.
     x[1, 2, 0, 0] = gradient[1, 2, 0, 0] = torch.nan
     for use, of in [
         (lambda x, w: functional.conv2d(x, w, padding=1), [x, weight]),
@@ -166,7 +166,7 @@ def test_it_is_chosen_where_it_pays(device):
     ],
     ids=["dilation", "stride", "groups", "double"],
 )
-def test_other_convolutions_spread_nothing(use, device):
+def test_other_convolutions_do_not_use_winograd(use, device):
     x, weight = operands((2, 64, 64, 28, 28))
     x[1, 2, 0, 0] = torch.nan
     assert spread(use, [x, weight], device) == (0, 0)
@@ -192,10 +192,10 @@ def test_results_are_channels_last_if_input_or_weight_is(is_transposed, spatial,
                 ]
                 out = use(*given, groups=groups)
                 results_on[where] = [out, *torch.autograd.grad(out, given, torch.ones_like(out))]
-            # Not the CPU's layout, which takes other ways with one thread.
+            # Not the CPU's layout, which depends on the number of threads.
             wanted = formats[-1] if formats[-1] in (x_format, weight_format) else torch.contiguous_format
             for rounded, exact, actual in zip(*results_on.values(), strict=True):
                 layout = torch.empty(exact.shape, memory_format=wanted).stride()
                 assert actual.stride() == layout, (channels, groups, kernel_size, x_format, weight_format)
-                # CPUs without instructions for 16-bit floats sum in them.
+                # CPUs without 16-bit float instructions accumulate in 16 bits.
                 assert_near_exact(actual, rounded, exact)

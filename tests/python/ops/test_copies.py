@@ -26,7 +26,7 @@ DIRECTIONS = list(itertools.product(["cpu", "opencl"], repeat=2))[1:]
 
 
 def values(layout: str, dtype: torch.dtype) -> torch.Tensor:
-    """Small whole numbers of any dtype, with the strides of a layout."""
+    """Small integers in any dtype, with the strides of a layout."""
     made = LAYOUTS[layout]()
     return made.abs().to(dtype) if dtype in (torch.uint8, torch.bool) else made.to(dtype)
 
@@ -116,7 +116,7 @@ def test_lazy_conjugates_and_negatives_are_resolved(origin, target):
 
 
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
-def test_the_real_part_is_what_a_complex_copy_leaves(device):
+def test_copies_of_complex_to_real_keep_the_real_part(device):
     source = torch.randn(5, dtype=torch.complex64)
     assert source.to(device).to(torch.float32).cpu().equal(source.real)
     assert torch.empty(5, device=device).copy_(source).cpu().equal(source.real)
@@ -199,7 +199,7 @@ def test_two_devices():
     assert output_of(code, **two_devices()) == "ok"
 
 
-# Sides below, at and past those of blocks, one block and a rest, more than a tile.
+# Sides below, equal to and above block sizes; one block and a remainder; more than a tile.
 @pytest.mark.parametrize("shape", [(15, 40), (16, 16), (33, 47), (3, 40, 35), (2, 5, 40, 3, 33), (150, 300)], ids=str)
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.complex128], ids=str)
 def test_transposed_copies(shape, dtype, device):
@@ -208,7 +208,7 @@ def test_transposed_copies(shape, dtype, device):
     for dims in itertools.combinations(range(len(shape)), 2):
         assert ours.transpose(*dims).contiguous().cpu().equal(source.transpose(*dims).contiguous())
     rows, columns = shape[-2:]
-    # Both sides start anywhere, rows lie apart, and what is around them stays.
+    # Slices with an offset and gaps, whose surroundings must not be written.
     for taken in ((..., slice(1, None), slice(2, None)), (..., slice(None, None, 2), slice(None))):
         part = source[taken].mT
         frame = torch.zeros(*part.shape[:-2], columns + 2, rows + 3, dtype=dtype)
@@ -228,7 +228,7 @@ def test_a_transposed_copy_of_conjugates(device):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool], ids=str)
 @pytest.mark.parametrize("offset", [0, 1, 64])
 def test_results_too_large_for_caches(offset, dtype, device):
-    # More than 16 MB each, and lengths that are no whole number of vectors.
+    # More than 16 MB each, and lengths that are not a whole number of vectors.
     count = (17 << 20) // dtype.itemsize + 5
     source = (torch.arange(count) % 97).to(dtype)
     base = torch.zeros(count + 2 * offset, dtype=dtype, device=device)
@@ -257,7 +257,7 @@ def test_narrow_copies_into_out(device: torch.device) -> None:
 
 @pytest.mark.parametrize("dtype", computed([torch.uint8, torch.bfloat16, torch.float32, torch.complex128]), ids=str)
 def test_large_slices_and_repeated_elements(dtype: torch.dtype) -> None:
-    """Rows, single elements, and several positions of a dimension that repeats, to and from slices."""
+    """Rows, single elements, and several positions of a repeated dimension, to and from slices."""
     x = torch.randint(100, (300, 521), generator=torch.Generator().manual_seed(0)).to(dtype)
 
     def written(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:

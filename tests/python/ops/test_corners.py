@@ -1,4 +1,4 @@
-"""Every operator: gradients of which the host computes a part, batches of them, negative dims, and a shared out=."""
+"""Every operator: gradients partly computed by the host, batched gradients, negative dims, and overlapping out=."""
 
 import op_corners
 import pytest
@@ -7,7 +7,7 @@ from op_checks import CPU, assert_right
 from op_table import opinfo_dtypes
 from torch.testing._internal.opinfo.core import OpInfo
 
-# By check and OpInfo: why the device's result is not the CPU's.
+# By check and OpInfo: why the device's result differs from the CPU's.
 EXPECTED_FAILURES: dict[tuple[str, str], str] = {}
 DERIVATIVES = (
     op_corners.pairs,
@@ -37,7 +37,7 @@ def test_corners(check, info: OpInfo, device: torch.device) -> None:
         try:
             case.compute(case.sample, CPU)
         except RuntimeError as error:
-            # The CPU has no such derivative, or no rule for a batch of it.
+            # The CPU lacks this derivative, or a batching rule for it.
             refused = error
             continue
         assert_right(case, info, torch.float32, device)

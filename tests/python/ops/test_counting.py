@@ -1,11 +1,11 @@
-"""Counts of values: what CUDA takes and the CPU does not."""
+"""Counts of values: dtypes that CUDA supports and the CPU does not."""
 
 import pytest
 import torch
 
 
 def counted(values, bins, low, high):
-    """How many integers are in each bin: the last one has its upper bound too."""
+    """Count the integers in each bin; the last bin includes its upper bound."""
     places = [min((value - low) * bins // (high - low), bins - 1) for value in values if low <= value <= high]
     return [places.count(place) for place in range(bins)]
 
@@ -20,7 +20,7 @@ def test_histograms_of_integers(device, dtype, bins, low, high):
     assert found.tolist() == counted(values, bins, *((low, high) if low < high else (0, 100)))
 
 
-def test_a_histogram_of_experts_is_written_where_it_is_asked_for(device):
+def test_a_histogram_of_experts_with_out(device):
     chosen = torch.tensor([0, 2, 2, 7], dtype=torch.int32, device=device)
     out = torch.empty(8, dtype=torch.int32, device=device)
     torch.histc(chosen, bins=8, min=0, max=7, out=out)
@@ -29,7 +29,7 @@ def test_a_histogram_of_experts_is_written_where_it_is_asked_for(device):
     assert torch.histc(chosen[1:3], 2, 2, 2).tolist() == [0, 2]
 
 
-def test_histograms_of_a_range_that_the_dtype_does_not_hold(device):
+def test_histograms_of_a_range_outside_the_dtype(device):
     x = torch.tensor([0.0, -3.3e38, 3.3e38], device=device)
     assert torch.histc(x, 4, min=3, max=3).sum().item() <= 3
     assert (x == x.clone()).all()

@@ -1,4 +1,4 @@
-"""Distances between points: few are compared one by one, many by a matrix product."""
+"""Distances between points: few points are compared directly, many by a matmul."""
 
 import pytest
 import torch
@@ -21,13 +21,13 @@ def test_distances_of_batches_and_their_gradients(device, p, points):
 
 
 @pytest.mark.parametrize("mode", ["use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"])
-def test_the_way_of_computing_can_be_chosen(device, mode):
+def test_compute_mode(device, mode):
     x, y = torch.randn(30, 4), torch.randn(6, 4)
     result = torch.cdist(x.to(device), y.to(device), compute_mode=mode)
     torch.testing.assert_close(result.cpu(), torch.cdist(x, y, compute_mode=mode))
 
 
-def test_what_is_no_list_of_points_is_refused(device):
+def test_operands_that_are_not_lists_of_points_are_refused(device):
     for x, y in [
         (torch.ones(3, 4), torch.ones(3, 5)),
         (torch.ones(4), torch.ones(3, 4)),
@@ -37,7 +37,7 @@ def test_what_is_no_list_of_points_is_refused(device):
             torch.cdist(x.to(device), y.to(device))
 
 
-def test_without_points_or_coordinates_there_are_no_distances(device):
+def test_distances_of_empty_tensors(device):
     for x, y in [(torch.ones(0, 4), torch.ones(30, 4)), (torch.ones(30, 0), torch.ones(3, 0))]:
         torch.testing.assert_close(torch.cdist(x.to(device), y.to(device)).cpu(), torch.cdist(x, y))
 
@@ -46,7 +46,7 @@ def test_inference_mode_and_pairs_of_one_list(device):
     x = torch.randn(30, 4)
     with torch.inference_mode():
         distances = torch.cdist(x.to(device), x.to(device)).cpu()
-    # By squares and a matmul, the distance of a point from itself is the root of what rounding leaves.
+    # By squares and a matmul, the distance of a point from itself is the square root of a rounding error.
     expected = torch.cdist(x.double(), x.double(), compute_mode="donot_use_mm_for_euclid_dist")
     torch.testing.assert_close(distances.double().square(), expected.square(), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(torch.pdist(x.to(device)).cpu(), torch.pdist(x))
@@ -74,7 +74,7 @@ def test_distances_within_a_list_and_their_gradients(device, p, dtype):
 @pytest.mark.parametrize("points", [2, 40])
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0, float("inf")])
 def test_gradients_of_distances_in_batches(device, p, points):
-    """vmap gives a batch to the gradient alone, and to the points alone."""
+    """vmap batches only the gradient, or only the points."""
     x, y = torch.randn(4, points, 3), torch.randn(points + 1, 3)
     weights = torch.randn(5, points, points + 1)
 

@@ -1,4 +1,4 @@
-"""Random numbers of distributions whose parameters are tensors, and the gradients of samples by them."""
+"""Random values of distributions with tensor parameters, and the gradients of samples."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from torch import Tensor
 
 HALF = (torch.float16, torch.bfloat16)
 RATES = (0.3, 2.0, 9.9, 10.0, 31.0, 800.0)
-# Trials and the probability of each: by gaps and by rejection, and of probabilities above a half.
+# Trials and the probability of each: by gaps and by rejection, also with probabilities above a half.
 TRIALS = ((1, 0.3), (9, 0.5), (30, 0.1), (40, 0.4), (1000, 0.03), (50, 0.9), (3000, 0.995), (1 << 20, 0.25))
 CONCENTRATIONS = (0.02, 0.4, 1.0, 1.5, 30.0, 1e4)
 DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -27,7 +27,7 @@ DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def assert_discrete(values: Tensor, distribution) -> None:
-    """Chi-squared test over the range that has nearly all probability, in cells of enough expected counts."""
+    """Chi-squared test over the range with nearly all of the probability, in cells with enough expected counts."""
     edges = sorted({int(distribution.ppf(level)) for level in [k / 24 for k in range(1, 24)]})
     below = [distribution.cdf(edge) for edge in edges]
     shares = [upper - lower for lower, upper in zip([0, *below], [*below, 1], strict=True)]
@@ -39,7 +39,7 @@ def assert_discrete(values: Tensor, distribution) -> None:
 
 
 def assert_moments(values: Tensor, mean: float, deviation: float) -> None:
-    """Five standard errors either way, and what the dtype's rounding moves the mean by."""
+    """Accept five standard errors either way, plus the error of the mean from the dtype's rounding."""
     error = 5 * deviation / math.sqrt(values.numel()) + torch.finfo(values.dtype).eps * abs(mean)
     assert abs(values.double().mean().item() - mean) < error
     assert values.double().std().item() == pytest.approx(deviation, rel=0.05)
@@ -84,7 +84,7 @@ def test_gamma(concentration: float, dtype: torch.dtype, device: torch.device) -
     assert values.min() >= torch.finfo(dtype).tiny
     concentration = alpha[0].item()
     if dtype not in HALF:
-        # Samples below the least number are that number: of 0.02 these are a fifth in float32.
+        # Samples below the smallest value are clamped to it: a fifth of them for 0.02 in float32.
         values = values[values > torch.finfo(dtype).tiny]
         floor = stats.gamma(concentration).cdf(torch.finfo(dtype).tiny)
         above = lambda x: (stats.gamma(concentration).cdf(x) - floor) / (1 - floor)  # noqa: E731
@@ -108,7 +108,7 @@ def test_dirichlet(dtype: torch.dtype, device: torch.device) -> None:
 
 
 def test_dirichlet_of_small_concentrations_has_one_large_component(device: torch.device) -> None:
-    """Their gamma samples are less than any number of the dtype."""
+    """Their gamma samples are less than any value of the dtype."""
     values = torch._sample_dirichlet(torch.full((1000, 4), 1e-6, device=device)).cpu()
     assert (values.max(-1).values > 0.999).all()
     assert_shares(torch.bincount(values.argmax(-1), minlength=4), [0.25] * 4)
@@ -127,7 +127,7 @@ def test_fused_dropout_keeps_with_its_probability(dtype: torch.dtype, device: to
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_draws_follow_the_seed_and_no_launch(name: str, device: torch.device) -> None:
-    """An element gets the same number in a small tensor, by the generic program, and in a large one."""
+    """An element gets the same value in a small tensor, by the generic program, and in a large one."""
     draw = DRAWS[name]
     many = torch.rand(200_000, generator=torch.Generator().manual_seed(1)).to(device) + 0.01
     torch.opencl.manual_seed(7)
@@ -137,7 +137,7 @@ def test_draws_follow_the_seed_and_no_launch(name: str, device: torch.device) ->
     assert torch.equal(draw(many), first)
     if name != "_sample_dirichlet":
         torch.opencl.manual_seed(7)
-        # Programs may round functions differently.
+        # The programs may round functions differently.
         torch.testing.assert_close(draw(many[:1000]), first[:1000])
     generator = torch.Generator(device).manual_seed(7)
     if name == "poisson":
@@ -203,7 +203,7 @@ def test_gradient_of_dirichlet_samples(dtype: torch.dtype, device: torch.device)
     total = alpha + torch.rand(3000, dtype=torch.float64).mul(6).sub(2).exp()
     x = torch.distributions.Beta(alpha, total - alpha).sample().clamp(0.02, 0.98)
     alpha, total, x = (t.to(dtype) for t in (alpha, total, x))
-    rounded = total > alpha  # where there still is another concentration
+    rounded = total > alpha  # rounding left another concentration
     alpha, total, x = alpha[rounded], total[rounded], x[rounded]
     expected = torch._dirichlet_grad(x.double(), alpha.double(), total.double())
     with NoFallback():

@@ -1,4 +1,4 @@
-"""Dtypes that few operators take: wide unsigned integers, float8, complex32, and those that only store bits."""
+"""Dtypes that few operators support: wide unsigned integers, float8, complex32, and those that only store bits."""
 
 import copy
 import io
@@ -9,7 +9,7 @@ from float64 import computed
 from op_table import FLOAT8, UNSIGNED
 
 RARE = (*UNSIGNED, *FLOAT8, torch.complex32)
-# PyTorch makes tensors of these, and views of them, and no more.
+# PyTorch supports only creating tensors of these, and views of them.
 OPAQUE = (torch.uint1, torch.uint7, torch.int3, torch.bits8, torch.bits16, torch.float4_e2m1fn_x2)
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support")
@@ -26,7 +26,7 @@ def counted():
 
 
 @pytest.mark.parametrize("dtype", RARE)
-def test_what_is_written_to_a_view_is_in_the_tensor(device, dtype):
+def test_writes_to_a_view_change_the_base_tensor(device, dtype):
     x = torch.zeros(6, dtype=dtype, device=device)
     x[2] = 2
     x.chunk(2)[0][1].copy_(torch.tensor(4.0))
@@ -79,7 +79,7 @@ def test_a_cache_of_keys_fills(device, dtype):
 
 
 def edge_numbers() -> torch.Tensor:
-    """Float32 numbers around every code of a float8 dtype: the code, ties between neighbours, and their neighbours."""
+    """Float32 values around every float8 code: its value, midpoints between codes, and the neighbours of these."""
     codes = torch.arange(256).to(torch.uint8)
     exact = torch.cat([codes.view(dtype).to(torch.float32) for dtype in FLOAT8])
     exact = exact[exact.isfinite()].unique()
@@ -104,7 +104,7 @@ def test_float8_rounds_and_saturates_as_on_the_cpu(device, dtype):
 
 
 @pytest.mark.parametrize("dtype", FLOAT8)
-def test_every_code_of_float8_is_its_number(device, dtype):
+def test_every_float8_code_has_the_right_value(device, dtype):
     here = torch.arange(256).to(torch.uint8).view(dtype)
     there = here.to(device)
     for target in computed((torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, *FLOAT8)):
@@ -194,7 +194,7 @@ def test_elements_move_and_print_in_every_dtype(device, dtype):
     for actual, expected in pairs:
         assert actual.device == device and bits(actual) == bits(expected)
     assert torch.opencl.fallbacks() == {}
-    # The device's name may move the dtype to another line.
+    # The longer device name may wrap the dtype to another line.
     assert str(there).split() == str(here).replace("dtype", f"device='{device}', dtype").split()
 
 
@@ -221,7 +221,7 @@ def test_elements_are_written_by_index_in_every_dtype(device, dtype):
         ]
 
     cache, values = (torch.arange(1.0, size).to(dtype).view(3, -1) for size in (19, 10))
-    # The CPU has few of these operators in these dtypes.
+    # The CPU supports few of these operators in these dtypes.
     wide = torch.complex64 if dtype.is_complex else torch.float32
     actuals = written(cache.to(device), values.to(device))
     for actual, expected in zip(actuals, written(cache.to(wide), values.to(wide)), strict=True):

@@ -1,4 +1,4 @@
-"""Bags of embeddings beyond what OpInfo samples, and layers that hold embeddings."""
+"""Bags of embeddings beyond OpInfo's samples, and embedding layers."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ INDICES = (4, 1, 9, 2, 2, 0, 9, 7)
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @covers("_embedding_bag_dense_backward", "_embedding_bag_forward_only")
 def test_bags(mode: str, index_dtype: torch.dtype, dtype: torch.dtype, device: torch.device) -> None:
-    """Empty bags at both ends and in the middle, padding, a closing offset; rows of 20 columns and of one."""
+    """Empty bags at both ends and in the middle, padding, include_last_offset; rows of 20 columns and of one."""
 
     def run(where: torch.device, columns: int, last: bool, padding: int | None) -> list[torch.Tensor]:
         weight = torch.randn(10, columns, generator=torch.Generator().manual_seed(columns)).to(where, dtype)
@@ -37,7 +37,7 @@ def test_bags(mode: str, index_dtype: torch.dtype, dtype: torch.dtype, device: t
     for columns, last, padding in ((20, False, None), (20, True, 9), (1, False, 2)):
         with NoFallback():
             actual = run(device, columns, last, padding)
-        # Sums of 16-bit gradients are rounded at other places there.
+        # The CPU rounds sums of 16-bit gradients at other points.
         limit = 2e-3 if dtype.itemsize == 2 else 0
         assert_same(actual, run(torch.device("cpu"), columns, last, padding), rtol=limit, atol=limit)
 
@@ -57,7 +57,7 @@ def test_weighted_bags(padding: int | None, device: torch.device) -> None:
         assert_same(run(device), expected)
 
 
-def test_factors_of_other_modes_are_refused(device: torch.device) -> None:
+def test_per_sample_weights_of_other_modes_are_refused(device: torch.device) -> None:
     weight, index = torch.ones(3, 2, device=device), torch.tensor([0, 1], device=device)
     with pytest.raises((RuntimeError, NotImplementedError), match="per_sample_weights"):
         torch.ops.aten._embedding_bag(weight, index, index[:1], False, 1, False, torch.ones(2, device=device))
@@ -74,7 +74,7 @@ def test_factors_of_other_modes_are_refused(device: torch.device) -> None:
         ([0, 5], r"offsets\[-1\] can not be greater than input's length 3 but got offsets\[-1\] of 5"),
     ],
 )
-def test_bad_offsets_are_found(offsets: list[int], says: str, mode: str, last: bool, device: torch.device) -> None:
+def test_bad_offsets_are_refused(offsets: list[int], says: str, mode: str, last: bool, device: torch.device) -> None:
     for where in (torch.device("cpu"), device):
         indices, starts = torch.tensor([0, 1, 2], device=where), torch.tensor(offsets, device=where)
         with pytest.raises(RuntimeError, match=says):
@@ -82,7 +82,7 @@ def test_bad_offsets_are_found(offsets: list[int], says: str, mode: str, last: b
             torch.opencl.synchronize()
 
 
-def test_offsets_that_decrease_are_found(device: torch.device) -> None:
+def test_decreasing_offsets_are_refused(device: torch.device) -> None:
     indices, starts = torch.tensor([0, 1, 2], device=device), torch.tensor([0, 2, 1], device=device)
     result = F.embedding_bag(indices, torch.ones(4, 2, device=device), starts, mode="sum")
     with pytest.raises(RuntimeError, match="got 1 after 2"):
@@ -112,8 +112,8 @@ def test_an_index_out_of_range_is_a_runtime_error(
         (lambda w, i: (w, i, i[:0], False, 0, False, None, True), "number of offset should be at least 1"),
     ],
 )
-def test_what_a_bag_refuses_is_what_the_cpu_refuses(arguments, says: str, device: torch.device) -> None:
-    # A mode that is none ends the process on the CPU of PyTorch 2.11.
+def test_invalid_arguments_are_refused_as_on_the_cpu(arguments, says: str, device: torch.device) -> None:
+    # An invalid mode ends the process on the CPU of PyTorch 2.11.
     ends_on_cpu = "mode" in says and release("2.13") > RELEASE
     for where in [device] if ends_on_cpu else [torch.device("cpu"), device]:
         weight, indices = torch.ones(4, 2, device=where), torch.tensor([0, 1], device=where)
@@ -122,6 +122,6 @@ def test_what_a_bag_refuses_is_what_the_cpu_refuses(arguments, says: str, device
 
 
 @pytest.mark.parametrize("index", [1, -1])
-def test_indices_are_checked_where_rows_have_no_elements(device, index):
+def test_indices_into_rows_without_elements_are_checked(device, index):
     with pytest.raises(RuntimeError, match="num_embeddings"):
         F.embedding_bag(torch.tensor([[index]], device=device), torch.empty(1, 0, device=device)).sum().item()

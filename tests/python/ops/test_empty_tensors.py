@@ -1,4 +1,4 @@
-"""Tensors without elements: results, gradients and errors are the CPU's; kernels read nothing that is not there."""
+"""Empty tensors: results, gradients and errors equal the CPU's; kernels read nothing out of bounds."""
 
 import pytest
 import torch
@@ -94,7 +94,7 @@ def test_bags_of_no_embeddings(device, mode, indices, offsets, rows):
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
-def test_an_index_of_what_has_no_elements_is_still_checked(device, shape):
+def test_indices_into_empty_tensors_are_checked(device, shape):
     for where in ("cpu", device):
         x, index = torch.zeros(shape, device=where), torch.tensor([5], device=where)
         with pytest.raises(
@@ -106,7 +106,7 @@ def test_an_index_of_what_has_no_elements_is_still_checked(device, shape):
 
 
 @pytest.mark.parametrize("bias", [(3, 3), (7,)])
-def test_a_product_without_rows_checks_what_is_added(device, bias):
+def test_a_matmul_without_rows_checks_the_shape_of_its_bias(device, bias):
     expected, got = both(torch.addmm, device, bias, (0, 4), (4, 5))
     assert "must match the existing size" in expected
     assert got == expected
@@ -115,7 +115,7 @@ def test_a_product_without_rows_checks_what_is_added(device, bias):
             F.linear(torch.zeros(0, 4, device=where), torch.zeros(5, 4, device=where), torch.zeros(3, device=where))
 
 
-def test_the_greatest_of_a_number(device):
+def test_max_of_a_0d_tensor(device):
     for where in ("cpu", device):
         values, indices = torch.topk(torch.tensor(3.0, device=where), 0)
         assert (values.item(), indices.item()) == (3, 0)

@@ -1,4 +1,4 @@
-"""Tensors whose elements repeat in memory, as the gradients of sums do: right, and no slower than dense ones."""
+"""Expanded tensors, such as the gradients of sums: right, and no slower than dense ones."""
 
 import statistics
 import time
@@ -31,7 +31,7 @@ LAYERS: dict[str, tuple[Layer, tuple[int, ...], tuple[int, ...]]] = {
 
 
 def expansions(shape: tuple[int, ...]) -> list[Tensor]:
-    """Make tensors of a shape that repeat in all dimensions, in the first, in the last, and in all but the first."""
+    """Make tensors of a shape, expanded in all dimensions, in the first, in the last, and in all but the first."""
     kept = ((), range(1, len(shape)), range(len(shape) - 1), (0,))
     generator = torch.Generator().manual_seed(0)
     sizes = [[size if dim in dims else 1 for dim, size in enumerate(shape)] for dims in kept]
@@ -39,7 +39,7 @@ def expansions(shape: tuple[int, ...]) -> list[Tensor]:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy what repeats as something that repeats."""
+    """Copy an expanded tensor as an expanded tensor."""
     if 0 not in tensor.stride():
         return tensor.to(device)
     once = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
@@ -55,21 +55,21 @@ def run(layer: Layer, tensors: list[Tensor], device: torch.device) -> list[Tenso
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_repeated_operands_and_gradients_give_what_the_cpu_gives(name: str, device: torch.device) -> None:
+def test_expanded_operands_and_gradients_give_the_cpus_results(name: str, device: torch.device) -> None:
     layer, first, second = LAYERS[name]
     generator = torch.Generator().manual_seed(1)
     x, w = torch.randn(first, generator=generator), torch.randn(second, generator=generator)
     result = layer(x, w)
     dense = torch.randn(result.shape, generator=generator)
     cases = [[x, w, gradient] for gradient in expansions(tuple(result.shape))]
-    # Ties of a maximum have no one gradient.
+    # The gradient of a maximum is ambiguous for ties.
     if name != "max_pool2d":
         cases += [[repeated, w, dense] for repeated in expansions(first)]
     cases += [[x, repeated, dense] for repeated in expansions(second)]
     for case in cases:
         actual, expected = run(layer, case, device), run(layer, case, torch.device("cpu"))
         if name == "conv2d_3x3":
-            # Winograd convolution on CPUs: its transforms subtract what may cancel, as where all weights are equal.
+            # Winograd convolution on CPUs: its transforms subtract values that may cancel, as with equal weights.
             torch.testing.assert_close([tensor.cpu() for tensor in actual], expected, rtol=1e-4, atol=1e-4)
         else:
             exact = run(layer, [tensor.double() for tensor in case], torch.device("cpu"))
@@ -77,7 +77,7 @@ def test_repeated_operands_and_gradients_give_what_the_cpu_gives(name: str, devi
 
 
 def times(calls: list[Callable[[], object]]) -> list[float]:
-    """Return the median time of each call; they take turns."""
+    """Return the median time of each call; calls alternate."""
     measured: list[list[float]] = [[] for _ in calls]
     for _ in range(9):
         for call, found in zip(calls, measured, strict=True):
@@ -89,15 +89,15 @@ def times(calls: list[Callable[[], object]]) -> list[float]:
     return [statistics.median(found[2:]) for found in measured]
 
 
-def test_a_convolution_of_repeated_pixels_takes_no_longer_than_of_others(device: torch.device) -> None:
+def test_a_convolution_of_expanded_input_is_not_slower(device: torch.device) -> None:
     x, w = torch.randn(4, 64, 40, 40, device=device), torch.randn(64, 64, 3, 3, device=device)
     repeated = torch.ones((), device=device).expand(x.shape)
-    # The best of three: other processes may take the cores during one of them.
+    # The best of three: other processes may use the cores during one of them.
     rounds = [times([lambda: F.conv2d(x, w, padding=1), lambda: F.conv2d(repeated, w, padding=1)]) for _ in range(3)]
-    assert min(expanded / dense for dense, expanded in rounds) < 2  # gathered one by one they take 4.5 times as long
+    assert min(expanded / dense for dense, expanded in rounds) < 2  # gathering single elements takes 4.5 times as long
 
 
-def test_the_gradient_of_a_sum_goes_through_a_convolution_as_fast_as_others(device: torch.device) -> None:
+def test_expanded_gradients_of_a_convolution_are_not_slower(device: torch.device) -> None:
     x = torch.randn(4, 64, 40, 40, device=device, requires_grad=True)
     w = torch.randn(64, 64, 3, 3, device=device, requires_grad=True)
     y = F.conv2d(x, w, padding=1)
@@ -108,4 +108,4 @@ def test_the_gradient_of_a_sum_goes_through_a_convolution_as_fast_as_others(devi
 
     # The best of three, as above.
     rounds = [times([lambda: backward(gradient), lambda: backward(one)]) for _ in range(3)]
-    assert min(expanded / dense for dense, expanded in rounds) < 1.6  # 2.3 times as long
+    assert min(expanded / dense for dense, expanded in rounds) < 1.6  # otherwise 2.3 times as long

@@ -1,4 +1,4 @@
-"""Fake quantisation, as quantisation-aware training runs it: as on the CPU, without a fallback, with gradients."""
+"""Fake quantisation in quantisation-aware training: as on the CPU, without fallbacks, with gradients."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def _seeded():
 
 
 def compare(work, *tensors: torch.Tensor, device: torch.device) -> None:
-    """Compare results and gradients of the first tensors, those that are floating, with the CPU's."""
+    """Compare results and gradients of the floating-point tensors, which come first, with the CPU's."""
 
     def run(where: torch.device | str) -> list[torch.Tensor]:
         inputs = [tensor.to(where, copy=True) for tensor in tensors]
@@ -166,7 +166,7 @@ def test_quantisation_aware_training_matches_the_cpu(device: torch.device) -> No
             losses.append(loss.detach().cpu())
         return [*losses, *(parameter.detach().cpu() for parameter in model.parameters())]
 
-    # One activation at the border of two integers, which sums of another order move, is a step of its scale.
+    # An activation at the border of two integers, which another summation order moves, changes by one scale step.
     for mine, theirs in zip(train(device), train("cpu"), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-2, atol=1e-3)
 
@@ -187,7 +187,7 @@ def test_fused_modules_observe_channels(device: torch.device) -> None:
         torch.testing.assert_close(mine, theirs)
 
 
-def test_fake_quantisation_refuses_what_the_cpu_refuses(device: torch.device) -> None:
+def test_fake_quantisation_refuses_arguments_as_the_cpu_does(device: torch.device) -> None:
     for where in ("cpu", device):
         x, scales = torch.ones(3, 2, device=where), torch.ones(2, device=where)
         zeros = torch.zeros(2, dtype=torch.int32, device=where)

@@ -1,4 +1,4 @@
-"""Fourier transforms; device_class_fft_cases.py has the kernels that they take on GPUs."""
+"""Fourier transforms; device_class_fft_cases.py tests the kernels for GPUs."""
 
 import pytest
 import torch
@@ -83,14 +83,14 @@ def test_bad_input_raises_as_on_the_cpu(device):
                 call(where)
             messages.append((raised.type, str(raised.value).splitlines()[0]))
         assert messages[0] == messages[1]
-    # Their messages name the type of the tensor.
+    # The CPU's messages name its tensor type.
     with pytest.raises(RuntimeError, match="expected 0 < n_fft < 6"):
         torch.stft(x[0].to(device), 9, return_complex=True, center=False)
     with pytest.raises(RuntimeError, match="window overlap add min"):
         torch.istft(z.to(device), 6, window=torch.zeros(6, device=device))
 
 
-def test_nothing_of_signal_processing_falls_back(device):
+def test_signal_processing_does_not_fall_back(device):
     x = torch.randn(2, 400, generator=torch.Generator().manual_seed(4))
     torch.opencl.reset_fallbacks()
     moved = x.to(device)
@@ -107,8 +107,8 @@ def test_nothing_of_signal_processing_falls_back(device):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_a_kaiser_window_of_16_bits_ends_in_numbers(dtype, device):
-    # Positions are rounded to 16 bits, the last ones to beyond the window.
+def test_a_16_bit_kaiser_window_has_no_nan_at_its_end(dtype, device):
+    # Positions are rounded to 16 bits, the last ones beyond the window's end.
     for length in (300, 1001):
         window = torch.kaiser_window(length, dtype=dtype, device=device)
         torch.testing.assert_close(window.cpu(), torch.kaiser_window(length, dtype=dtype))

@@ -1,11 +1,11 @@
-"""Convolutions of few source channels and many result channels, as first layers of networks are."""
+"""Convolutions with few input channels and many output channels, as in first layers of networks."""
 
 import pytest
 import torch
 from op_samples import NoFallback
 from torch.nn import functional
 
-# Images, channels, result channels, height, width.
+# Images, channels, output channels, height, width.
 SHAPES = [(2, 3, 64, 23, 37), (3, 1, 33, 17, 16), (1, 4, 100, 9, 50), (5, 2, 48, 8, 5)]
 # Kernel sizes, and the arguments of the convolution.
 WINDOWS = [
@@ -18,16 +18,16 @@ WINDOWS = [
 
 
 def gradients(use, operands: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Of the operands, where the result's gradient lies as the result does."""
+    """Gradients of the operands, with a gradient of the result that has the result's layout."""
     operands = [operand.detach().requires_grad_() for operand in operands]
     out = use(*operands)
-    # The same numbers in every dtype.
+    # Values are equal in every dtype.
     weighing = (torch.arange(out.numel()) % 17 / 16).view(out.shape)
     return torch.autograd.grad(out, operands, torch.empty_like(out).copy_(weighing))
 
 
 def check(use, operands: list[torch.Tensor], device: torch.device, tolerance: float = 2e-6) -> None:
-    """Hold gradients against those of the CPU in double precision; their scale is that of the largest."""
+    """Compare gradients with the CPU's in float64, relative to the largest element."""
     expected = gradients(use, [operand.double() for operand in operands])
     with NoFallback():
         actual = gradients(use, [operand.to(device) for operand in operands])
@@ -71,7 +71,7 @@ def test_a_transposed_convolution(device):
     check(lambda x, w: functional.conv_transpose2d(x, w, stride=2, padding=1), [x, weight], device)
 
 
-def test_views_with_surroundings_that_are_not_numbers(device):
+def test_views_surrounded_by_nan(device):
     x, weight = torch.randn(2, 3, 15, 18), torch.randn(40, 3, 3, 3)
     larger = torch.full((3, 5, 16, 21), torch.nan)
     larger[1:, 1:-1, :-1, 2:-1] = x

@@ -42,12 +42,12 @@ ROWS = [
 
 
 def numbers(tensors: Lists) -> list[float]:
-    """One number a tensor."""
+    """One Python scalar per tensor."""
     return [0.5 + 0.25 * index for index in range(len(tensors))]
 
 
 def small(count: int, dtype: torch.dtype = torch.float32) -> Lists:
-    """Tensors of the sizes of a model's parameters, from none to a matrix, one transposed, one a view."""
+    """Tensors of the sizes of a model's parameters, from empty to a matrix, one transposed, one a view."""
     tensors = [(torch.rand(3 * index % 41, 7) + 0.5).to(dtype) for index in range(count)]
     return [
         *tensors,
@@ -58,12 +58,12 @@ def small(count: int, dtype: torch.dtype = torch.float32) -> Lists:
 
 
 def large() -> Lists:
-    """Tensors for a specialised program, and one that goes alone."""
+    """Tensors for a specialised program, and one that gets its own launch."""
     return [torch.rand(5000) + 0.5 for _ in range(20)] + [torch.rand(70_000) + 0.5]
 
 
 def moved(tensors: Lists, where: torch.device) -> Lists:
-    """The same tensors, with the same strides."""
+    """Copies of the tensors with the same strides."""
     return [tensor.to(where) for tensor in tensors]
 
 
@@ -92,7 +92,7 @@ def test_dtypes(dtype: torch.dtype, device: torch.device, no_fallback: None) -> 
 
 
 @pytest.mark.parametrize("case", ["integers", "mixed dtypes", "strides", "complex number"])
-def test_what_goes_one_by_one(case: str, device: torch.device) -> None:
+def test_lists_that_run_one_tensor_at_a_time(case: str, device: torch.device) -> None:
     a, b = small(4), small(4)
     number: complex = 2
     match case:
@@ -141,7 +141,7 @@ def test_norms(order: float, dtype: torch.dtype, device: torch.device, no_fallba
         assert_near_exact(mine, wanted.to(dtype), exact)
 
 
-def test_norms_of_what_is_not_finite_and_of_nothing(device: torch.device) -> None:
+def test_norms_of_non_finite_values_and_of_empty_tensors(device: torch.device) -> None:
     tensors = [torch.ones(100), torch.ones(100), torch.empty(0)]
     tensors[0][40], tensors[1][99] = float("nan"), -float("inf")
     for order in (1, 2, float("inf")):
@@ -149,7 +149,7 @@ def test_norms_of_what_is_not_finite_and_of_nothing(device: torch.device) -> Non
         actual = torch._foreach_norm(moved(tensors[:2] + here, device), order)
         for mine, wanted in zip(actual, torch._foreach_norm(tensors[:2] + here, order), strict=True):
             torch.testing.assert_close(mine.cpu(), wanted, equal_nan=True)
-    # The square of one number may be none, though its norm is.
+    # The square of a value may overflow or underflow although its norm does not.
     for number in (1e30, -1e-30):
         (norm,) = torch._foreach_norm([torch.tensor([number], device=device)])
         assert norm.item() == pytest.approx(abs(number))
@@ -176,7 +176,7 @@ def test_no_tensors(device: torch.device) -> None:
     torch._foreach_zero_(empty)
 
 
-def test_what_the_cpu_refuses_is_refused(device: torch.device) -> None:
+def test_arguments_are_refused_as_on_the_cpu(device: torch.device) -> None:
     x = torch.arange(10.0, device=device)
     with pytest.raises(RuntimeError, match="single memory location"):
         torch._foreach_mul_([x[0:5]], [x[1:6]])
@@ -184,7 +184,7 @@ def test_what_the_cpu_refuses_is_refused(device: torch.device) -> None:
         torch._foreach_sub([x], True)
 
 
-def test_a_number_on_the_device_promotes_numbers(device: torch.device) -> None:
+def test_a_0d_tensor_on_the_device_promotes_0d_tensors(device: torch.device) -> None:
     (product,) = torch._foreach_mul(
         [torch.ones((), dtype=torch.bfloat16, device=device)], torch.tensor(2.0, device=device)
     )

@@ -1,4 +1,4 @@
-"""Attention without the matrix of weights: against PyTorch's composed attention in float64, and what only it has."""
+"""Fused attention, without the matrix of weights, against PyTorch's composed attention in float64; its own features."""
 
 from collections.abc import Callable
 
@@ -10,13 +10,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as attention
 
 CPU = torch.device("cpu")
-# Absolute, for results of the order of 1: rounding of the inputs to the dtype is not counted.
+# Absolute, for results of the order of 1, without the rounding of the inputs to the dtype.
 TOLERANCES = {torch.float32: 5e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-12}
 
 Options = dict[str, torch.Tensor | float | bool]
 
-# Batch, heads of queries and of keys, queries, keys, widths of keys and of values. There is a program for every width,
-# rounded up: these need three.
+# Batch, query heads and key heads, queries, keys, head dims of keys and of values. There is a program for every rounded
+# head dim: these need three.
 SHAPES = {
     "tiny": (1, 1, 1, 1, 1, 1, 1),
     "odd": (2, 3, 3, 5, 9, 7, 3),
@@ -31,7 +31,7 @@ SHAPES = {
 
 
 def mask_of(kind: str, shape: tuple[int, ...]) -> Options:
-    """Make the options of a call; rows and keys are hidden so that some queries see nothing."""
+    """Make the options of a call; keys are hidden so that some queries see none."""
     batch, heads, _, queries, keys, *_ = shape
     match kind:
         case "none":
@@ -53,7 +53,7 @@ def mask_of(kind: str, shape: tuple[int, ...]) -> Options:
 
 
 def moved(options: Options, where: torch.device, dtype: torch.dtype) -> Options:
-    """Move the mask of a call."""
+    """Move the mask of a call to a device and dtype."""
     return {
         name: value.to(where, dtype if value.is_floating_point() else value.dtype)
         if isinstance(value, torch.Tensor)
@@ -78,7 +78,7 @@ def run(inputs: list[torch.Tensor], weights: torch.Tensor, options: Options) -> 
 
 
 def assert_near(actual: list[torch.Tensor], exact: list[torch.Tensor], tolerance: float) -> None:
-    """Compare with what float64 gives."""
+    """Compare with the float64 results."""
     for mine, wanted in zip(actual, exact, strict=True):
         largest = wanted.abs().max().item() if wanted.numel() else 0.0
         torch.testing.assert_close(mine.cpu().double(), wanted, rtol=0, atol=tolerance * max(1.0, largest))
@@ -125,7 +125,7 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-# The small one is computed on the host where that pays, by the CPU's own operator.
+# The small one runs on the host if that is cheaper, with the CPU's own operator.
 @pytest.mark.parametrize("shape", [(2, 4, 4, 20, 33, 24, 8), (2, 3, 3, 4, 5, 4, 4)], ids=["large", "small"])
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(name: str, shape: tuple[int, ...], device: torch.device, no_fallback: None) -> None:
@@ -150,7 +150,7 @@ def test_gradient_of_the_mask(size: tuple[int, ...], device: torch.device, no_fa
 
 @pytest.mark.parametrize(("queries", "keys"), [(7, 5), (70, 130)])
 def test_dropout(queries: int, keys: int, device: torch.device, no_fallback: None) -> None:
-    """With the unit matrix as values the result is the weights: they tell what was dropped, for the gradients."""
+    """With the unit matrix as values the result is the weights: they show what was dropped, to check the gradients."""
     shape, kept = (2, 3, 3, queries, keys, 16, keys), 0.7
     query, key, _ = (tensor.to(device) for tensor in tensors(shape))
     unit = torch.eye(keys, device=device).expand(2, 3, keys, keys)
@@ -202,14 +202,14 @@ def test_no_matrix_of_weights_is_kept(device: torch.device) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 def test_large_scores(dtype: torch.dtype, device: torch.device) -> None:
-    """Scores whose exponentials no dtype holds."""
+    """Scores whose exponentials overflow in every dtype."""
     query, key, value = tensors((1, 1, 1, 40, 90, 8, 8))
     inputs = [tensor.to(dtype) for tensor in (query * 40, key * 40, value)]
     exact = attention(*(tensor.double() for tensor in inputs))
     assert_near([attention(*(tensor.to(device) for tensor in inputs))], [exact], TOLERANCES[dtype])
 
 
-def test_what_is_not_a_number_stays_in_its_row(device: torch.device) -> None:
+def test_nan_stays_in_its_row(device: torch.device) -> None:
     query, key, value = tensors((1, 1, 1, 20, 30, 8, 8))
     query[0, 0, 3, 5] = float("nan")
     result = attention(*(tensor.to(device) for tensor in (query, key, value))).cpu()
@@ -225,7 +225,7 @@ def test_empty(queries: int, keys: int, device: torch.device, no_fallback: None)
     assert_near(actual, [tensor.double() for tensor in run(inputs, weights, {})], 1e-6)
 
 
-def test_the_user_chooses(device: torch.device) -> None:
+def test_sdpa_kernel_selects_the_backend(device: torch.device) -> None:
     inputs = [tensor.to(device) for tensor in tensors((1, 2, 2, 5, 5, 8, 8))]
     with sdpa_kernel(SDPBackend.MATH):
         assert torch._fused_sdp_choice(*inputs) == SDPBackend.MATH.value
@@ -237,7 +237,7 @@ def test_the_user_chooses(device: torch.device) -> None:
         attention(*inputs)
 
 
-def test_what_the_kernels_do_not_take_is_composed(device: torch.device) -> None:
+def test_arguments_without_a_kernel_use_composed_attention(device: torch.device) -> None:
     query, key, value = (tensor.to(device) for tensor in tensors((2, 2, 2, 5, 6, 8, 8)))
     cases = [(query, key[:1], value[:1]), (query[0, 0], key[0, 0], value[0, 0])]
     for inputs in cases:
@@ -262,7 +262,7 @@ def test_transformed_attention_is_composed(device: torch.device) -> None:
 
 
 def test_an_undefined_gradient_of_the_output(device: torch.device) -> None:
-    """A backward that nobody has given a gradient to makes none."""
+    """A backward whose output gradient is undefined makes no gradients."""
     results = []
     for where in (CPU, device):
         query = torch.ones(1, 2, 4, 8, device=where, requires_grad=True)

@@ -6,7 +6,7 @@ from op_checks import assert_right, backward
 from op_table import opinfo_dtypes
 from torch.testing._internal.opinfo.core import OpInfo
 
-# By OpInfo: why.
+# By OpInfo: the reason.
 EXPECTED_FAILURES: dict[str, str] = {}
 
 

@@ -1,4 +1,4 @@
-"""Errors of index operations: exception types and texts are those of PyTorch's CPU backend."""
+"""Errors of index operations: exception types and messages are those of PyTorch's CPU backend."""
 
 import pytest
 import torch
@@ -34,13 +34,13 @@ def error_of(use, *args):
 
 @pytest.mark.parametrize("wrong", [3, -4, 2**33])
 @pytest.mark.parametrize("name", INDEX_OPS)
-def test_an_index_out_of_range_raises_what_it_raises_on_the_cpu(device, name, wrong):
+def test_an_index_out_of_range_raises_the_cpus_error(device, name, wrong):
     found = [
         error_of(INDEX_OPS[name], torch.ones(3, device=where), torch.tensor([wrong], device=where))
         for where in ("cpu", device)
     ]
     assert found[0][0] is found[1][0], found
-    if name not in ("one_hot", "max_unpool2d"):  # those know only what their index operation says
+    if name not in ("one_hot", "max_unpool2d"):  # their errors come from the index operation they call
         assert found[1][1].startswith(found[0][1])
 
 
@@ -56,14 +56,14 @@ def test_an_index_out_of_range_raises_what_it_raises_on_the_cpu(device, name, wr
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
-def test_an_index_may_be_a_number_of_the_host(device, use, dtype):
+def test_an_index_may_be_a_0d_cpu_tensor(device, use, dtype):
     x, index = torch.arange(3.0), torch.tensor(1, dtype=dtype)
     torch.testing.assert_close(use(x.to(device), index).cpu(), use(x, index))
 
 
 @pytest.mark.parametrize("where", ["cpu", "device"])
 @pytest.mark.parametrize("repeats", [(), (1,), (2,)])
-def test_adding_at_an_index_of_no_dimension(device, where, repeats):
+def test_index_add_with_a_0d_index(device, where, repeats):
     x, index = torch.arange(3.0), torch.ones(repeats, dtype=torch.long)
     expected = x.index_put((index,), torch.tensor(5.0), accumulate=True)
     on_device = index.to(device) if where == "device" else index
@@ -105,7 +105,7 @@ def test_the_source_of_a_masked_scatter_may_be_its_target(device):
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_an_output_that_overlaps_what_is_added(device, transposed):
+def test_an_output_that_overlaps_the_source(device, transposed):
     for where in ("cpu", device):
         c = torch.arange(9.0, device=where).view(3, 3)
         out = c.t() if transposed else c.view(-1)[1:5].view(2, 2)
@@ -114,14 +114,14 @@ def test_an_output_that_overlaps_what_is_added(device, transposed):
             torch.addmm(added, torch.eye(len(added), device=where), torch.eye(len(added), device=where), out=out)
 
 
-def test_adding_at_no_index_at_all(device):
+def test_index_put_without_indices(device):
     for where in ("cpu", device):
         with pytest.raises(RuntimeError, match="shape mismatch: value tensor"):
             torch.ones((), device=where).index_put([], torch.ones(1, device=where), accumulate=True)
 
 
 @pytest.mark.parametrize("accumulate", [False, True])
-def test_values_that_do_not_fit_what_is_indexed(accumulate, device):
+def test_values_of_the_wrong_shape(accumulate, device):
     for where in ("cpu", device):
         rows = torch.tensor([0, 2], device=where)
         with pytest.raises(RuntimeError, match="shape mismatch: value tensor") as error:
@@ -129,7 +129,7 @@ def test_values_that_do_not_fit_what_is_indexed(accumulate, device):
         assert error.type is RuntimeError
 
 
-def test_adding_many_values_to_nothing(device):
+def test_adding_many_values_to_an_empty_tensor(device):
     for where in ("cpu", device):
         nothing, index, values = (
             torch.empty(0, device=where),
@@ -160,14 +160,14 @@ def test_an_index_is_checked_again_once_it_was_written_to(device):
                 use(index)
             index[2] = 0
             use(index)
-    # The same indices in a smaller tensor.
+    # Indices that were valid are checked again for a smaller tensor.
     edges.fill_(3)
     assert x[edges[0]].shape == (3, 2)
     with pytest.raises(IndexError, match="3 is out of bounds for dimension 0 with size 3"):
         x[:3][edges[0]]
 
 
-def test_what_changed_unseen_is_raised_when_the_host_waits(device):
+def test_an_index_changed_after_its_check_raises_at_synchronisation(device):
     x, edges = torch.arange(4.0, device=device), torch.tensor([[0, 3, 1], [0, 0, 0]], device=device)
     index = edges[0]
     assert x.index_select(0, index).tolist() == [0, 3, 1]

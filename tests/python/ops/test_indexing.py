@@ -1,4 +1,4 @@
-"""Reading and writing by index: where kernels look at several indices at once, and tensors that overlap themselves."""
+"""Reading and writing by index: kernels that process several indices at once, and self-overlapping tensors."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from float64 import computed
 from op_samples import NoFallback
 from op_table import FLOATING, covers
 
-# Less than a vector of indices, some with a rest, more than a work-item takes.
+# Less than a vector of indices, some vectors with a remainder, and more than a work-item processes.
 LENGTHS = (3, 8, 29, 5000)
 
 
@@ -53,7 +53,7 @@ def test_an_index_out_of_range_is_named(place: int, index: int, device: torch.de
 
 
 @covers("index_put_")
-def test_one_value_for_what_a_mask_selects(device: torch.device) -> None:
+def test_index_put_of_one_value_with_a_mask(device: torch.device) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(5, 6, 7, generator=generator)
     for index in ((x > 0,), (x[..., 0] > 0,), (x[:, 0, 0] > 0,), (slice(None), x[0] > 0), (..., x[0, 0] > 0)):
@@ -79,7 +79,7 @@ def test_a_mask_without_dimensions_selects_all_or_nothing(dtype: torch.dtype, de
             assigned = self.to(device).index_put((mask,), torch.tensor(5, dtype=dtype, device=device))
             assert torch.equal(assigned.cpu(), torch.full_like(self, 5) if selects else self)
             assert torch.equal(self.to(device)[mask].cpu(), self[mask.cpu()])
-    # An assertion inside ATen on the CPU.
+    # The CPU raises an internal assertion of ATen.
     with pytest.raises(RuntimeError, match=r"one value|INTERNAL ASSERT"):
         self.to(device).index_put((torch.tensor(True),), self[0].to(device), accumulate=True)
 
@@ -130,7 +130,7 @@ def test_masked_scatter_refuses_an_expanded_tensor(device: torch.device) -> None
 
 @pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
 @pytest.mark.parametrize("dtype", [torch.bool, torch.complex64], ids=str)
-def test_index_reduce_refuses_what_the_cpu_does(reduce: str, dtype: torch.dtype, device: torch.device) -> None:
+def test_index_reduce_refuses_dtypes_as_the_cpu_does(reduce: str, dtype: torch.dtype, device: torch.device) -> None:
     messages = set()
     for where in (torch.device("cpu"), device):
         x, index = torch.ones(4, dtype=dtype, device=where), torch.tensor([0, 1, 1], device=where)
@@ -140,7 +140,7 @@ def test_index_reduce_refuses_what_the_cpu_does(reduce: str, dtype: torch.dtype,
     assert len(messages) == 1
 
 
-# Bytes of a row below a line, a line, one and a rest, several.
+# Row sizes in bytes: below a cache line, one line, one and a remainder, several.
 @pytest.mark.parametrize("width", [1, 15, 16, 17, 33, 200])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex128], ids=str)
 def test_rows_of_any_width(width: int, dtype: torch.dtype, device: torch.device) -> None:
@@ -190,7 +190,7 @@ def test_rows_of_embeddings_that_do_not_exist_are_refused(device: torch.device) 
 
 @pytest.mark.parametrize("right", [False, True])
 @covers("searchsorted.Scalar_out")
-def test_searchsorted_of_a_number_into_a_given_tensor(right: bool, device: torch.device) -> None:
+def test_searchsorted_of_a_scalar_with_out(right: bool, device: torch.device) -> None:
     boundaries = torch.tensor([1.0, 2, 2, 5])
     out = torch.empty(0, dtype=torch.int64, device=device)
     with NoFallback():
@@ -218,7 +218,7 @@ def test_short_rows_are_read_by_one_index_and_by_pairs(dtype: torch.dtype, devic
 @pytest.mark.parametrize("width", [None, WIDTH, 40], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.uint8], ids=str)
 @pytest.mark.parametrize("reduce", ["amax", "amin", "prod", "assign"])
-def test_rows_meet_in_a_row(reduce: str, dtype: torch.dtype, width: int | None, device: torch.device) -> None:
+def test_rows_reduce_into_one_row(reduce: str, dtype: torch.dtype, width: int | None, device: torch.device) -> None:
     generator = torch.Generator().manual_seed(0)
     shape = (4 * ROWS,) if width is None else (4 * ROWS, width)
     source = torch.randint(1, 3, shape, generator=generator).to(dtype)

@@ -1,4 +1,4 @@
-"""Interpolation, padding and grids beyond what OpInfo samples: many sizes, layouts, hostile numbers."""
+"""Interpolation, padding and grids beyond OpInfo's samples: many sizes, layouts, extreme values."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ SHAPES = {3: (2, 3, 11), 4: (2, 3, 7, 11), 5: (1, 2, 5, 7, 4)}
 
 
 def both_ways(function, device: torch.device, *inputs: torch.Tensor) -> None:
-    """Compare result and gradients with those of the CPU, and where these differ with those in float64."""
+    """Compare the result and gradients with the CPU's, and if they differ, with those in float64."""
 
     def run(where: torch.device, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
         here = [tensor.detach().to(where, dtype).requires_grad_() for tensor in inputs]
@@ -31,12 +31,12 @@ def both_ways(function, device: torch.device, *inputs: torch.Tensor) -> None:
     cpu = torch.device("cpu")
     rounded = run(cpu)
     assert_near_exact(actual, rounded, run(cpu, torch.float64))
-    # A place beside an edge may lie on its other side in float64, and how far off the CPU is then says nothing.
+    # A position near an edge may be on its other side in float64, so the CPU's error there is not a useful limit.
     assert_same(actual, rounded, rtol=1e-5, atol=1e-4)
 
 
 FORMATS = {3: (), 4: (torch.channels_last,), 5: (torch.channels_last_3d,)}
-# The nearest modes take no align_corners.
+# The nearest modes have no align_corners.
 CORNERS = [(mode, corners) for mode in MODES for corners in (None, True) if not (corners and "nearest" in mode)]
 
 
@@ -66,7 +66,7 @@ def test_gradients_of_great_factors(mode: str, shape: tuple[int, ...], factor: i
     expected, ours = torch.zeros(1, 2, *shape, requires_grad=True), torch.zeros(1, 2, *shape, requires_grad=True)
     F.interpolate(expected, size=sizes, mode=mode).sum().backward()
     F.interpolate(ours.to(device), size=sizes, mode=mode).sum().backward()
-    # Up to 1000 weights are added, in another order.
+    # Up to 1000 weighted gradients are added, in another order.
     torch.testing.assert_close(ours.grad, expected.grad, rtol=1e-5, atol=0)
 
 
@@ -88,7 +88,7 @@ def test_smoothing(mode: str, align_corners: bool, size: tuple[int, int], device
 
 @pytest.mark.parametrize("channels", [2, 3, 17])
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
-def test_images_whose_channels_are_neighbours(mode: str, channels: int, device: torch.device) -> None:
+def test_channels_last_images(mode: str, channels: int, device: torch.device) -> None:
     generator = torch.Generator().manual_seed(0)
     image = torch.randn(2, channels, 37, 43, generator=generator).contiguous(memory_format=torch.channels_last)
     for size in ((60, 150), (20, 21)):
@@ -102,14 +102,14 @@ def test_images_whose_channels_are_neighbours(mode: str, channels: int, device: 
         torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)
 
 
-def test_what_is_not_a_number_stays_where_it_is(device: torch.device) -> None:
+def test_nan_affects_only_the_outputs_that_read_it(device: torch.device) -> None:
     values = torch.zeros(1, 1, 8, 8)
     values[0, 0, 0, 0] = float("nan")
     values[0, 0, 5, 5] = float("inf")
     for mode in ("nearest", "bilinear", "bicubic"):
         expected = F.interpolate(values, size=(5, 19), mode=mode)
         assert_same(F.interpolate(values.to(device), size=(5, 19), mode=mode), expected)
-    # Elements that no output reads get no part of a gradient that is not a number.
+    # Elements that no output reads get no NaN gradient.
     wide = torch.zeros(1, 1, 8, device=device, requires_grad=True)
     gradient = torch.full((1, 1, 2), float("nan"), device=device)
     (grad,) = torch.autograd.grad(F.interpolate(wide, size=2), wide, gradient)
@@ -144,7 +144,7 @@ def test_a_long_padding_takes_about_as_long_as_a_short_one(device: torch.device)
         return time.perf_counter() - start
 
     long, short = (min(seconds(padding) for _ in range(10)) for padding in (1000, 1))
-    # Looking for an element in all of the padding would take several hundred times as long.
+    # Searching all of the padding for an element would take several hundred times as long.
     assert long < 20 * short
 
 
@@ -166,7 +166,7 @@ def test_gradients_of_padding_with_out(shape: tuple[int, ...], device: torch.dev
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 def test_grids(mode: str, padding: str, align_corners: bool, device: torch.device) -> None:
-    """Places in, at the edge of, and far outside the input; channels that fill no vector, one and more than one."""
+    """Positions in, at the edge of, and far outside the input; fewer channels than a vector, as many, and more."""
     grid = torch.randn(2, 6, 5, 2) * 1.5
     grid[0, 0, 0] = torch.tensor([-1.0, 1.0])
     grid[0, 0, 1] = torch.tensor([1e6, -1e6])
@@ -181,7 +181,7 @@ def test_grids(mode: str, padding: str, align_corners: bool, device: torch.devic
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_gradients_of_large_grids_in_16_bits(dtype: torch.dtype, device: torch.device) -> None:
-    """So many places that the program is specialised; the sums are float32, and what they are of is not."""
+    """So many positions that the program is specialised; the inputs are 16-bit, and the sums are float32."""
     values, grid = torch.zeros(4, 8, 3, 2), torch.rand(4, 50, 50, 2) * 2 - 1
     weights = torch.linspace(0.5, 1.75, 4 * 8 * 50 * 50).view(4, 8, 50, 50).to(dtype)
     x = values.to(device, dtype).requires_grad_()
@@ -192,9 +192,7 @@ def test_gradients_of_large_grids_in_16_bits(dtype: torch.dtype, device: torch.d
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_large_images_of_channels_in_16_bits_are_read_where_the_grid_says(
-    dtype: torch.dtype, device: torch.device
-) -> None:
+def test_large_16_bit_channels_last_images(dtype: torch.dtype, device: torch.device) -> None:
     """Offsets within such images do not fit 16 bits."""
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(1, 16, 96, 96, generator=generator).to(dtype).to(memory_format=torch.channels_last)
@@ -202,7 +200,7 @@ def test_large_images_of_channels_in_16_bits_are_read_where_the_grid_says(
     inputs = [tensor.to(device).requires_grad_() for tensor in (values, grid)]
     expected = [tensor.float().requires_grad_() for tensor in (values, grid)]
     result, wanted = (F.grid_sample(*both, mode="nearest", align_corners=True) for both in (inputs, expected))
-    assert (result.cpu() == wanted.to(dtype)).float().mean() > 0.9  # places between two pixels may round to either
+    assert (result.cpu() == wanted.to(dtype)).float().mean() > 0.9  # positions between two pixels may round to either
     F.grid_sample(*inputs, align_corners=True).sum().backward()
     F.grid_sample(*expected, align_corners=True).sum().backward()
     for ours, theirs in zip(inputs, expected, strict=True):
@@ -277,7 +275,7 @@ def test_a_grid_of_another_batch_is_refused_before_its_dimensions(sampler: Calla
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
 @pytest.mark.parametrize("dtype", computed([torch.float32, torch.float64]), ids=str)
 def test_positions_near_an_integer_are_those_of_float32(dtype: torch.dtype, mode: str, device: torch.device) -> None:
-    """The CPU finds those of float64 in double, and those of its gradients, and of small images, in float."""
+    """The CPU computes float64 positions in float64, but those of gradients and of small images in float32."""
     for size, output_size in ((1388, 1333), (3961, 8850), (20000, 30011), (8191, 24576)):
         x = torch.arange(size, dtype=torch.float32)[None, None]
         ours = F.interpolate(x.to(device, dtype), size=output_size, mode=mode)
@@ -286,7 +284,7 @@ def test_positions_near_an_integer_are_those_of_float32(dtype: torch.dtype, mode
 
 @pytest.mark.parametrize("factor", [1.05, 1.2, 2.1, 2.2])
 def test_images_of_equal_or_doubled_size_keep_or_repeat_their_pixels(factor: float, device: torch.device):
-    """Whatever the factor; lines and volumes follow it."""
+    """For any factor; lines and volumes follow the factor."""
     for shape in ((1, 2, 4, 5), (2, 1, 3, 4)):
         both_ways(lambda x: F.interpolate(x, scale_factor=factor, mode="nearest"), device, torch.randn(shape))
     for shape in ((1, 2, 4), (1, 2, 4, 4, 4)):
@@ -297,8 +295,8 @@ def test_images_of_equal_or_doubled_size_keep_or_repeat_their_pixels(factor: flo
 
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
 @pytest.mark.parametrize("dtype", computed([torch.float64, torch.float32]), ids=str)
-def test_gradients_of_the_nearest_go_to_the_pixel_that_was_read(mode: str, dtype: torch.dtype, device: torch.device):
-    """Positions that float and double round to different pixels."""
+def test_nearest_gradients_go_to_the_pixel_that_was_read(mode: str, dtype: torch.dtype, device: torch.device):
+    """At positions where float32 and float64 round to different pixels."""
     sizes = [(47, 0.7, None), (97, 3.3333, None), (13, 2.6, None), (49, None, 98 * 3), (123, None, 410), (3, 1.3, None)]
     for length, scale, size in sizes:
         for dims in (1, 2, 3):

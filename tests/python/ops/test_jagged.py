@@ -57,7 +57,7 @@ def test_nested_tensors_of_jagged_layout_are_padded_with_gradients(device: torch
     assert torch.equal(gradient, run("cpu")[1])
 
 
-def test_jagged_tensors_refuse_what_the_cpu_refuses(device: torch.device) -> None:
+def test_jagged_tensors_refuse_arguments_as_the_cpu_does(device: torch.device) -> None:
     for where in ("cpu", device):
         values, starts = torch.ones(9, 2, device=where), offsets().to(where)
         for call in (

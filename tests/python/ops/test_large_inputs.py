@@ -1,4 +1,4 @@
-"""Operators that a device which is the CPU leaves to the host where tensors are large: PyTorch's samples are small."""
+"""Operators that run on the host for large tensors if the device is a CPU: PyTorch's samples are small."""
 
 from collections.abc import Callable
 
@@ -144,7 +144,7 @@ def test_large_inputs_give_the_results_and_gradients_of_the_cpu(name: str):
     for actual, expected in zip(ours, theirs, strict=True):
         atol = 1e-4 * (1 + expected.abs().max().item())
         torch.testing.assert_close(actual.cpu(), expected, rtol=0, atol=atol)
-        # The memory is the device's: kernels compute with it.
+        # The result is device memory: kernels compute with it.
         torch.testing.assert_close((actual + actual).cpu(), expected + expected, rtol=0, atol=2 * atol)
 
 
@@ -184,7 +184,7 @@ def test_large_inputs_raise_the_errors_of_the_cpu():
 def test_rows_of_any_short_length_are_reduced(device, dtype):
     torch.manual_seed(0)
     for length in (2, 3, 7, 8, 10, 15, 16, 17, 33):
-        # Neither a multiple of any vector's lanes, nor dense: rows of a slice.
+        # A row length that is not a multiple of any vector width, and strided rows.
         x = (4 * torch.randn(COUNT // length + 3, length + 2)).to(dtype)[:, 1:-1]
         for call in (
             lambda x: x.sum(1),
@@ -211,7 +211,7 @@ def test_searches_among_any_number_of_boundaries(device, right, out_int32):
         )
         found = torch.searchsorted(boundaries.to(device), values.to(device), right=right, out_int32=out_int32)
         assert torch.equal(found.cpu(), torch.searchsorted(boundaries, values, right=right, out_int32=out_int32))
-    # Of the same steps among boundaries that are not in order.
+    # Also with unsorted boundaries, the search takes the steps of the CPU.
     boundaries, values = floats(1, 37), floats(3, 500)
     found = torch.searchsorted(boundaries.expand(3, 37).to(device), values.to(device), right=right, out_int32=out_int32)
     assert torch.equal(
@@ -228,7 +228,7 @@ def test_sequences_of_any_length(device):
     for count in (1, 2, 17, COUNT, 65537):
         for dtype in computed([torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.complex64]):
             ours, theirs = (torch.linspace(-3, 99, count, dtype=dtype, device=where) for where in (device, "cpu"))
-            # The CPU rounds its step to 16 bits.
+            # The CPU rounds the step to 16 bits.
             rtol, atol = (2**-7, 0.1) if dtype == torch.bfloat16 else (0, 1e-4)
             torch.testing.assert_close(ours.cpu(), theirs, rtol=rtol, atol=atol)
         for dtype in computed([torch.float32, torch.float64, torch.int16, torch.uint8, torch.int64]):

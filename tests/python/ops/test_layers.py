@@ -1,4 +1,4 @@
-"""Recurrent layers and cells, and what else PyTorch builds on ops of its own for each device, against the CPU."""
+"""Recurrent layers and cells, and other functions that PyTorch builds on per-device operators, against the CPU."""
 
 import copy
 import functools
@@ -47,9 +47,9 @@ def trained(module: nn.Module, use, *inputs: torch.Tensor) -> list[torch.Tensor]
 
 
 def compare(module: nn.Module, use, device: torch.device, *inputs: torch.Tensor) -> None:
-    """Hold the device's results and gradients against the CPU's.
+    """Compare the device's results and gradients with the CPU's.
 
-    Those of 16-bit dtypes may be as far from float32's as the CPU's own are, which rounds every step.
+    16-bit results may be as far from float32 results as the CPU's own, which are rounded in every step.
     """
     there = copy.deepcopy(module).to(device)
     expected = trained(copy.deepcopy(module), use, *inputs)
@@ -76,7 +76,7 @@ def test_layers(layer, kind, device):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lstm_layers_by_kernels(kind, device):
-    """Where the CPU's library, which serves float32 on devices that are the CPU, is turned off."""
+    """Without the CPU's library, which computes float32 layers on CPU devices."""
     torch.manual_seed(0)
     with torch.backends.mkldnn.flags(enabled=False):
         compare(nn.LSTM(INPUT, HIDDEN, **KINDS[kind]), lambda m, x: m(x), device, torch.randn(STEPS, BATCH, INPUT))
@@ -98,7 +98,7 @@ def test_a_captured_lstm(device):
 
 
 def test_a_captured_gradient_of_an_lstm(device):
-    """Of a forward pass before it, which the host may have computed."""
+    """Capture the gradient of an earlier forward pass, which may have run on the host."""
     torch.manual_seed(0)
     module, x = nn.LSTM(INPUT, HIDDEN), torch.randn(STEPS, BATCH, INPUT, requires_grad=True)
     (expected,) = torch.autograd.grad(module(x)[0].square().sum(), x)
@@ -143,7 +143,7 @@ def test_cells_as_large_as_a_specialised_kernel(cell, device):
     compare(cell(8, 300), lambda m, x: m(x), device, torch.randn(256, 8))
 
 
-def test_only_the_content_of_a_cell_has_a_gradient(device):
+def test_only_the_cell_state_has_a_gradient(device):
     torch.manual_seed(0)
     compare(nn.LSTMCell(INPUT, HIDDEN), lambda m, x: m(x)[1], device, torch.randn(BATCH, INPUT))
 
@@ -155,7 +155,7 @@ def test_an_empty_batch(device):
 
 
 def penalty(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """A gradient that has a graph of its own."""
+    """A gradient with its own graph."""
     return torch.autograd.grad(sum(t.square().sum() for t in tensors(module(x))), x, create_graph=True)[0]
 
 
@@ -174,7 +174,7 @@ def test_second_derivatives_of_layers(layer, dtype, device):
 
 
 def twice(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """A second call starts from the state of the first, which depends on the same weights and input."""
+    """A second call starts from the final state of the first, which depends on the same weights and input."""
     _, state = module(x)
     return module(x.sin(), state)[0]
 
@@ -187,7 +187,7 @@ def from_the_input(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("use", [twice, from_the_input])
 @pytest.mark.parametrize("layer", LAYERS)
-def test_second_derivatives_where_one_input_depends_on_another(layer, use, device):
+def test_second_derivatives_with_dependent_inputs(layer, use, device):
     def penalties(module, x):
         wanted = [x, *module.parameters()]
         return torch.autograd.grad(use(module, x).square().sum(), wanted, create_graph=True)
@@ -208,7 +208,7 @@ def test_dtypes_of_layers(layer, dtype, device):
 @pytest.mark.parametrize("layer", LAYERS)
 def test_some_results_have_a_gradient(layer, wanted, device):
     def use(module, x, state):
-        # The content of an LSTM's cells starts where its state does.
+        # The cell state of an LSTM has the same initial values as its hidden state.
         output, last = module(x, (state, state) if layer == "lstm" else state)
         return {"output": output, "last state": tensors(last)[-1], "last step": output[-1]}[wanted]
 
@@ -265,7 +265,8 @@ def test_a_gru_without_autograd_keeps_no_gates(device):
         return (torch.opencl.max_memory_allocated() - before) / (x.shape[0] * x.shape[1] * 64 * x.element_size())
 
     module, x = nn.GRU(INPUT, 64).to(device), torch.zeros(128, 16, INPUT, device=device)
-    # In outputs: three gates of the input's product, the output itself, and five numbers for the backward pass.
+    # In units of the output: three gates of the input's matmul, the output itself, and five values for the backward
+    # pass.
     assert peak(module, x) > 9
     assert peak(module.requires_grad_(False), x) < 5
 
@@ -290,14 +291,14 @@ def test_transforms_of_layers(layer, device):
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_the_products_of_all_steps_are_one(layer, device):
+def test_all_steps_share_one_input_matmul(layer, device):
     def launches(steps):
         before = torch.opencl.launches()
         LAYERS[layer](INPUT, HIDDEN).to(device)(torch.randn(steps, BATCH, INPUT, device=device))[0].sum().backward()
         return torch.opencl.launches() - before
 
     launches(4)
-    # Forward and backward, each a product of the state and a cell; a GRU's state has a second way back.
+    # Per step, forward and backward: a matmul of the state and a cell; a GRU's state has a second gradient path.
     assert launches(24) - launches(4) <= 20 * 6
 
 
@@ -318,7 +319,7 @@ def test_autocast(layer, device):
     with torch.autocast("opencl", dtype=torch.bfloat16):
         results, _ = there(x.to(device))
     assert results.dtype == torch.bfloat16
-    # Every step rounds its state to the 8 bits of bfloat16.
+    # Every step rounds its state to the 8 mantissa bits of bfloat16.
     torch.testing.assert_close(results.float().cpu(), module(x)[0], rtol=1.6e-2, atol=1.6e-2)
 
 
@@ -340,7 +341,7 @@ def test_the_backward_pass_under_autocast(layer, create_graph, device):
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_each_gradient_has_memory_of_its_own(layer, device):
+def test_each_gradient_has_separate_memory(layer, device):
     module, x = LAYERS[layer](INPUT, HIDDEN).to(device), torch.randn(STEPS, BATCH, INPUT, device=device)
     gradients = torch.autograd.grad(module(x)[0].sum(), list(module.parameters()))
     assert len({gradient.data_ptr() for gradient in gradients}) == len(gradients)
@@ -358,7 +359,7 @@ def test_gates_of_a_wrong_size_are_refused(device):
 
 @pytest.mark.parametrize("dtype", computed(FLOATING), ids=str)
 @covers("_masked_softmax_backward", "glu_backward_jvp")
-def test_gradients_that_are_operators_of_their_own(dtype: torch.dtype, device: torch.device) -> None:
+def test_gradients_that_are_separate_operators(dtype: torch.dtype, device: torch.device) -> None:
     torch.manual_seed(0)
     rtol, atol = DEFAULT_TOLERANCES[dtype]
     mask = torch.rand(4, 6) < 0.3

@@ -1,4 +1,4 @@
-"""Tensors as they lie in memory: strided, broadcast, offset, channels-last, of many dimensions, overlapping, large."""
+"""Memory layouts of tensors: strided, broadcast, offset, channels-last, of many dimensions, overlapping, large."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from op_samples import NoFallback, assert_near_exact, mirror
 from op_table import INTEGRAL
 from torch import Tensor
 
-# One op of each kind of kernel: pointwise of each arity and class, copies, index, scan, sort.
+# One op for each kind of kernel: pointwise with each number of operands and class, copies, index, scan, sort.
 OPS: dict[str, Callable[[Tensor], Tensor]] = {
     "clone": torch.clone,
     "neg": torch.neg,
@@ -34,7 +34,7 @@ UNORDERED = {"lt", "where", "sort"}  # complex numbers have no order
 
 
 def numbers(dtype: torch.dtype, *shape: int) -> Tensor:
-    """Small whole numbers, so that every dtype holds them and no op rounds."""
+    """Small integers, so that every dtype represents them and no op rounds."""
     generator = torch.Generator().manual_seed(0)
     return torch.randint(-4 if dtype.is_signed else 0, 5, shape, generator=generator).to(dtype)
 
@@ -76,7 +76,7 @@ REDUCTIONS: dict[str, Callable[[Tensor, tuple[int, ...]], Tensor | tuple[Tensor,
 
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions_of_dimensions_that_do_not_join(name: str, device: torch.device) -> None:
-    """Nine and more to keep, to fold, or both, in an order in which no two are neighbours in memory."""
+    """Nine or more dimensions to keep, to reduce, or both, permuted so that no two can be merged."""
     values = torch.randn([2] * 19, generator=torch.Generator().manual_seed(0))
     shuffled = values.permute(*range(0, 19, 2), *range(1, 19, 2))
     for dims in (tuple(range(0, 19, 2)), (3, 12), tuple(set(range(19)) - {4, 11})):
@@ -101,7 +101,7 @@ def test_layouts(name: str, dtype: torch.dtype, device: torch.device) -> None:
         with NoFallback():
             actual = OPS[name](mirror(given, device))
         assert_same(actual, expected)
-        if name != "nonzero":  # whose columns the CPU makes contiguous
+        if name != "nonzero":  # the CPU makes its columns contiguous
             assert actual.stride() == expected.stride()
 
 
@@ -121,7 +121,7 @@ def test_promotion(dtype: torch.dtype, other: torch.dtype, device: torch.device)
     a, b = numbers(dtype, 4, 5), numbers(other, 5)
     assert_same(a.to(device) * b.to(device), a * b)
     assert_same(a.to(device) + 2.5, a + 2.5)
-    # A number in a tensor on the host has no say in the dtype, unless it is of a higher category.
+    # The dtype of a 0-d host tensor affects the result's dtype only if it is of a higher category.
     assert_same(a.to(device) + torch.tensor(3, dtype=other), a + torch.tensor(3, dtype=other))
 
 
@@ -154,7 +154,7 @@ def test_out_is_an_input(device: torch.device) -> None:
     ids=["out", "expanded", "copy", "index_select", "cat"],
 )
 def test_overlap_is_refused(write: Callable, device: torch.device) -> None:
-    """Where the result would depend on the order of the writes, with the words of the CPU."""
+    """Refused if the result would depend on the order of writes, with the CPU's message."""
     with pytest.raises(RuntimeError) as on_cpu:
         write(numbers(torch.float32, 8, 2))
     with pytest.raises(RuntimeError) as on_device:
@@ -162,7 +162,7 @@ def test_overlap_is_refused(write: Callable, device: torch.device) -> None:
     assert str(on_device.value) == str(on_cpu.value)
 
 
-# More than 2^16 elements: from there on kernels are specialised for op and dtypes, and take other paths.
+# More than 2^16 elements: from this size kernels are specialised for op and dtypes, and take other code paths.
 LARGE = {
     "dense": lambda dtype: numbers(dtype, 70001),
     "every_other": lambda dtype: numbers(dtype, 300, 601)[:, ::2],
@@ -179,7 +179,7 @@ def test_large(dtype: torch.dtype, layout: str, device: torch.device) -> None:
     on_device = mirror(given, device)
     for name in ("clone", "add", "mul_scalar", "to_float16", "flip", "cumsum"):
         if name == "cumsum" and dtype in (torch.float16, torch.bfloat16):
-            continue  # sums leave the whole numbers that these dtypes hold
+            continue  # the sums are not exact integers in these dtypes
         assert_same(OPS[name](on_device), OPS[name](given))
     if not dtype.is_complex:
         assert_same(OPS["where"](on_device), OPS["where"](given))

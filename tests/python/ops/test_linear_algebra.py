@@ -1,4 +1,4 @@
-"""Decompositions of matrices and what is made of them; device_class_linalg_cases.py has their kernels for GPUs."""
+"""Matrix decompositions and functions based on them; device_class_linalg_cases.py tests the kernels for GPUs."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from float64 import computed
 from op_table import covers
 from releases import RELEASE, release
 
-# Functions that PyTorch composes of rows, or whose rows no OpInfo names.
+# Composite functions of rows, or functions whose rows no OpInfo names.
 COMPOSED = {
     "eigvalsh": lambda a: torch.linalg.eigvalsh(a @ a.mH),
     "svdvals": torch.linalg.svdvals,
@@ -31,7 +31,7 @@ COMPOSED = {
     "cholesky_inverse": lambda a: torch.cholesky_inverse(torch.linalg.cholesky(a @ a.mH)),
     "cholesky_solve": lambda a: torch.cholesky_solve(a, torch.linalg.cholesky(a @ a.mH)),
 }
-if release("2.14") > RELEASE:  # which no longer has it
+if release("2.14") > RELEASE:  # removed there
     COMPOSED["cholesky"] = lambda a: torch.cholesky(a @ a.mH, upper=True)
 
 
@@ -52,7 +52,7 @@ def test_without_a_fallback_and_as_on_the_cpu(device, name):
 
 
 def pairs(a: torch.Tensor, b: torch.Tensor) -> dict[str, Callable]:
-    """Calls with a matrix and another."""
+    """Calls with two matrices."""
     pivots = torch.tensor([1, 2, 3], dtype=torch.int32)
     return {
         "solve": lambda: torch.linalg.solve(a, b),
@@ -68,7 +68,7 @@ def pairs(a: torch.Tensor, b: torch.Tensor) -> dict[str, Callable]:
 
 
 @pytest.mark.parametrize("name", pairs(torch.eye(3), torch.eye(3)))
-def test_matrices_of_two_devices_are_refused_by_their_devices(device, name):
+def test_matrices_on_two_devices_are_refused(device, name):
     a, b = torch.eye(3), torch.eye(3)
     for call in (pairs(a.to(device), b)[name], pairs(a, b.to(device))[name]):
         with pytest.raises(RuntimeError, match=r"on the same device, but found .*(opencl.*cpu|cpu.*opencl)"):
@@ -76,7 +76,7 @@ def test_matrices_of_two_devices_are_refused_by_their_devices(device, name):
 
 
 def broken(device: torch.device | str) -> list[Callable]:
-    """Calls that the CPU refuses for the values of their matrices, or for their shapes."""
+    """Calls that the CPU refuses because of the values or shapes of their matrices."""
     singular = torch.tensor([[1.0, 2], [2, 4]], device=device)
     zero, ragged = torch.zeros(3, 2, 2, device=device), torch.ones(2, 3, device=device)
     nan = torch.full((3, 3), torch.nan, device=device)
@@ -122,7 +122,7 @@ def broken(device: torch.device | str) -> list[Callable]:
 
 
 @pytest.mark.parametrize("case", range(len(broken("cpu"))))
-def test_what_the_cpu_refuses_is_refused_with_its_words(device, case):
+def test_errors_are_those_of_the_cpu(device, case):
     try:
         broken("cpu")[case]()
     except (RuntimeError, ValueError) as error:
@@ -136,7 +136,7 @@ def test_what_the_cpu_refuses_is_refused_with_its_words(device, case):
     assert torch.ones(2, device=device).sum().item() == 2
 
 
-def test_eigenvalues_of_nan_are_refused_where_the_cpu_ends_the_process(device):
+def test_eigenvalues_of_nan_are_refused_although_the_cpu_crashes(device):
     with pytest.raises(RuntimeError, match="should not contain infs or NaNs"):
         torch.linalg.eigvals(torch.full((3, 3), torch.nan, device=device))
 
@@ -163,7 +163,7 @@ def test_linear_combinations_of_tensors(device):
         expected = torch._compute_linear_combination(terms, coefficients)
         actual = torch._compute_linear_combination(terms.to(device), coefficients.to(device))
         torch.testing.assert_close(actual.cpu(), expected)
-        # ATen adds to what is there.
+        # ATen accumulates into the output.
         out = torch.zeros(4, 2, 3, dtype=dtype, device=device)
         torch.ops.aten._compute_linear_combination.out(terms.to(device), coefficients.to(device), out=out)
         torch.testing.assert_close(out.cpu(), expected)

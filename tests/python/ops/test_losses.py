@@ -1,4 +1,4 @@
-"""Losses where no OpInfo reaches: targets of every form, dtypes that the CPU lacks, and bad input."""
+"""Losses beyond the OpInfos: all kinds of targets, dtypes that the CPU lacks, and invalid input."""
 
 from collections.abc import Callable
 
@@ -74,13 +74,13 @@ def test_ctc_loss_of_empty_and_impossible_targets(
         return F.ctc_loss(probs, targets, input_lengths, target_lengths, reduction="none", zero_infinity=zero_infinity)
 
     with NoFallback():
-        # The same label throughout: it takes a blank between any two.
+        # A single repeated label needs a blank between any two.
         for targets in (labels(), torch.ones_like(labels())):
             assert_as_on_cpu(loss, log_probs(), targets, device=device)
 
 
-def test_ctc_loss_of_targets_that_do_not_lie_side_by_side(device: torch.device) -> None:
-    """The CPU takes other elements of them."""
+def test_ctc_loss_of_strided_targets(device: torch.device) -> None:
+    """The CPU reads other elements than the targets here."""
     joined = torch.cat([row[:length] for row, length in zip(labels(), TARGET_LENGTHS, strict=True)]).to(device)
     spread = torch.stack([joined, joined + 9], 1)[:, 0]
     probs = log_probs().to(device)
@@ -108,7 +108,7 @@ def test_ctc_loss_of_one_sample(device: torch.device) -> None:
         ((LENGTHS, TARGET_LENGTHS), labels().float()),
     ],
 )
-def test_ctc_loss_refuses_what_the_cpu_refuses(sizes: tuple, targets: Tensor, device: torch.device) -> None:
+def test_ctc_loss_refuses_arguments_as_the_cpu_does(sizes: tuple, targets: Tensor, device: torch.device) -> None:
     with pytest.raises(RuntimeError) as expected:
         torch._ctc_loss(log_probs(), targets, *sizes)
     with pytest.raises(RuntimeError) as raised:
@@ -131,7 +131,7 @@ def test_ctc_loss_raises_for_labels_that_are_no_class(device: torch.device) -> N
 def test_margin_losses_in_every_dtype(
     shape: tuple[int, ...], reduction: str, dtype: torch.dtype, device: torch.device
 ) -> None:
-    """CUDA takes 16-bit floats, and the CPU does not."""
+    """CUDA supports 16-bit floats, and the CPU does not."""
     torch.manual_seed(0)
     scores = torch.randn(shape).to(dtype)
     classes = shape[-1] if shape else 1
@@ -156,7 +156,7 @@ def test_margin_losses_in_every_dtype(
                 torch.testing.assert_close(ours, theirs)
 
 
-def test_margin_losses_refuse_what_the_cpu_refuses(device: torch.device) -> None:
+def test_margin_losses_refuse_arguments_as_the_cpu_does(device: torch.device) -> None:
     x = torch.zeros(3, 4)
 
     def refused(work: Callable[[Tensor, Tensor], Tensor], x: Tensor, targets: Tensor) -> None:

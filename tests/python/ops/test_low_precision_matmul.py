@@ -9,7 +9,7 @@ SIZES = pytest.mark.parametrize("size", [(3, 5, 4), (17, 64, 33), (130, 300, 70)
 
 
 def assert_near(actual: torch.Tensor, exact: torch.Tensor, tolerance: float) -> None:
-    """Compare with what float64 gives; the largest value is the scale."""
+    """Compare with the float64 result, relative to the largest value."""
     scale = exact.abs().max().clamp(min=1e-30)
     torch.testing.assert_close(actual.cpu().double() / scale, exact / scale, rtol=0, atol=tolerance)
 
@@ -73,7 +73,7 @@ def test_integers_are_exact(size, dtype, device, no_fallback):
     assert torch.equal(out.cpu(), exact)
 
 
-def test_integer_matmul_refuses_what_the_cpu_refuses(device):
+def test_integer_matmul_refuses_arguments_as_the_cpu_does(device):
     a = torch.ones(4, 4, dtype=torch.int8)
     calls = [
         (a, a.to(torch.uint8), {}),
@@ -103,7 +103,7 @@ def test_weights_of_8_bits(dtype, size, device, no_fallback):
 
 
 def packed_as_cuda_does(weight: torch.Tensor, inner_k_tiles: int) -> torch.Tensor:
-    """Pack values [n, k] one by one, as the documentation of the layout has it."""
+    """Pack values [n, k] one by one, as specified in the documentation of the layout."""
     n, k = weight.shape
     out = torch.zeros(n // 8, k // (inner_k_tiles * 16), 32, inner_k_tiles // 2, dtype=torch.int64)
     for row in range(n):
@@ -131,7 +131,7 @@ def test_weights_of_4_bits(inner_k_tiles, dtype, device, no_fallback):
     exact = x.double() @ ((values - 8) * scale + zero).t()
     actual = torch._weight_int4pack_mm(x.to(device), packed, group, parameters.to(device))
     assert actual.dtype == dtype
-    # The weight is rounded to the dtype too.
+    # The weight is also rounded to the dtype.
     assert_near(actual, exact, 2 * ROUNDING[dtype])
 
 
@@ -144,7 +144,7 @@ def test_groups_of_4_bits_have_their_own_scale(inner_k_tiles, group, rows, devic
     packed = torch._convert_weight_to_int4pack(
         (values[:, ::2] * 16 + values[:, 1::2]).to(torch.uint8).to(device), inner_k_tiles
     )
-    # Rows of x and parameters that do not begin where their memory does.
+    # Rows of x and parameters that do not begin at the start of their storage.
     x, parameters = torch.randn(rows + 1, k), torch.randn(k // group + 1, n, 2)
     scale, zero = (parameters[1:, :, i].t().double().repeat_interleave(group, 1) for i in (0, 1))
     actual = torch._weight_int4pack_mm(x.to(device)[1:], packed, group, parameters.to(device)[1:])
@@ -204,13 +204,13 @@ def test_scaled_float8(kind, dtypes, device, no_fallback):
     expected = torch._scaled_mm(a, b, *scales, scale_result=result_scale, out_dtype=dtypes[0])
     narrow = torch._scaled_mm(*here, scale_result=result_scale.to(device))
     assert narrow.dtype == dtypes[0]
-    # Sums in another order may round to the neighbour.
+    # Sums in another order may round to the adjacent value.
     step = 0.126 if dtypes[0] == torch.float8_e4m3fn else 0.26
     torch.testing.assert_close(narrow.cpu().float(), expected.float(), rtol=step, atol=1e-2)
 
 
 def test_float8_with_scales_of_blocks(device, no_fallback):
-    """As for CUDA: of 1 x 128 elements or 128 x 128, whose rows along k are padded to a multiple of 4."""
+    """As for CUDA: blocks of 1 x 128 or 128 x 128 elements, with the scales' rows along k padded to a multiple of 4."""
     m, k, n = 9, 256, 256
     a, b = torch.randn(m, k).to(FLOAT8[0]), torch.randn(n, k).to(FLOAT8[0])
     scale_a, scale_b, square = torch.rand(2, m).t(), torch.rand(2, n).t(), torch.rand(2, 4).t()
@@ -225,7 +225,7 @@ def test_float8_with_scales_of_blocks(device, no_fallback):
         assert_near(actual, wide_a @ wide_b.t(), 1e-6)
 
 
-def test_scaled_matmul_refuses_what_the_cpu_refuses(device):
+def test_scaled_matmul_refuses_arguments_as_the_cpu_does(device):
     a, b = torch.randn(16, 32).to(FLOAT8[0]), torch.randn(32, 48).to(FLOAT8[0])
     one = torch.ones(())
     calls = [

@@ -1,4 +1,4 @@
-"""torch.func and forward-mode differentiation of PyTorch's modules, and batches of gradients, against the CPU's."""
+"""torch.func and forward-mode differentiation of PyTorch's modules, and batched gradients, against the CPU."""
 
 import copy
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.testing._internal.common_modules import ModuleInfo, module_db
 from torch.utils._pytree import tree_leaves, tree_map
 
-# Jacobians of larger inputs take long.
+# Jacobians of larger inputs are slow.
 MOST_ELEMENTS = 200
-# Their numbers are the device's own.
+# Their random values differ between devices.
 RANDOM = ("Dropout", "RReLU", "FractionalMaxPool", "Lazy")
 INFOS = [
     pytest.param(info, id=info.formatted_name)
@@ -77,7 +77,7 @@ TRANSFORMS: dict[str, Callable[[Call], Any]] = {
 
 
 def made(info: ModuleInfo) -> tuple[nn.Module, Any] | None:
-    """Make a module without dropout and running statistics, and a small input; None if it has none."""
+    """Make a module without dropout and running statistics, and a small input; None if it has no such input."""
     torch.manual_seed(0)
     for sample in info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=False, training=True):
         inputs = sample.forward_input
@@ -104,7 +104,7 @@ def test_transforms_of_modules(info: ModuleInfo, device: torch.device) -> None:
         try:
             expected = transform(Call(*case, "cpu"))
         except (RuntimeError, NotImplementedError):
-            # The CPU has no such derivative.
+            # The CPU lacks this derivative.
             continue
         actual = tree_map(lambda result: result.cpu(), transform(Call(*case, device)))
         torch.testing.assert_close(
@@ -124,7 +124,7 @@ def test_transforms_of_modules(info: ModuleInfo, device: torch.device) -> None:
     ids=["dot", "vdot", "logsigmoid", "logsigmoid of a number", "prelu"],
 )
 def test_transforms_of_operators(function: Callable[[torch.Tensor], Any], device: torch.device) -> None:
-    """Tangents that are zero and have no memory, numbers, and batches of some arguments only."""
+    """Zero tangents without memory, scalars, and batches of only some arguments."""
     x = torch.linspace(-1, 1, 5)
     actual = tree_map(lambda result: result.cpu(), function(x.to(device)))
     torch.testing.assert_close(actual, function(x))

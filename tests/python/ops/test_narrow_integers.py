@@ -1,11 +1,11 @@
-"""Integers of 32 bits and fewer, in tensors so large that kernels compute in no more."""
+"""Integers of at most 32 bits, in tensors so large that kernels do not widen the arithmetic."""
 
 import pytest
 import torch
 
 
 def numbers(dtype):
-    """More elements than a generic kernel takes, and the ends of the dtype among them."""
+    """More elements than a generic kernel takes, including the limits of the dtype."""
     if dtype == torch.bool:
         return torch.rand(70_001) > 0.5
     ends = torch.iinfo(dtype)
@@ -33,7 +33,7 @@ NARROW = {
 @pytest.mark.parametrize("op", NARROW)
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32], ids=str)
 def test_large_tensors_of_narrow_integers_wrap_as_on_the_cpu(device, dtype, op):
-    """Of elements that are moved in vectors, and of such that start in between."""
+    """Also with operands that begin between vectors."""
     torch.manual_seed(0)
     a, b = numbers(dtype), numbers(dtype)
     for other in (b, b.roll(1) > 0):

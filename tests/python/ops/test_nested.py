@@ -1,4 +1,4 @@
-"""Nested tensors: values, gradients and refusals as on the CPU."""
+"""Nested tensors: values, gradients and errors as on the CPU."""
 
 import copy
 from collections.abc import Callable
@@ -78,7 +78,7 @@ def test_layer_norm_of_nested_tensors_checks_its_shape(device: torch.device) -> 
 
 @pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_an_encoder_leaves_0_at_padded_places(activation: str, norm_first: bool, device: torch.device) -> None:
+def test_an_encoder_outputs_0_at_padding(activation: str, norm_first: bool, device: torch.device) -> None:
     layer = nn.TransformerEncoderLayer(32, 4, 64, 0.0, activation, batch_first=True, norm_first=norm_first)
     encoder = nn.TransformerEncoder(layer, 2).eval()
     encoder.use_nested_tensor = True  # with norm_first it is off by default

@@ -1,11 +1,11 @@
-"""Normalisations of many rows, whose parameters' gradients are summed in pieces, and of planes that are no vectors."""
+"""Normalisations of many rows, whose parameters' gradients are sums of parts, and of planes that are not vectors."""
 
 import pytest
 import torch
 from op_samples import NoFallback, assert_near_exact
 from torch.nn import functional
 
-# The gradient of a batch is what three sums of it leave: the more cancels, the more of float32's 1e-7 it loses.
+# The gradient of a batch is the difference of three sums: more cancellation loses more of float32's 1e-7.
 DTYPES = {torch.float32: 8e-6, torch.float64: 1e-12, torch.bfloat16: 4e-3}
 
 
@@ -13,13 +13,13 @@ def results(use, operands: list[torch.Tensor]) -> list[torch.Tensor]:
     """The result and its gradients."""
     operands = [operand.detach().requires_grad_() for operand in operands]
     out = use(*operands)
-    # The same numbers in every dtype.
+    # Values are equal in every dtype.
     weighing = (torch.arange(out.numel()) % 17 / 16).view(out.shape)
     return [out.detach(), *torch.autograd.grad(out, operands, torch.empty_like(out).copy_(weighing))]
 
 
 def check(use, operands: list[torch.Tensor], dtype: torch.dtype, device: torch.device) -> None:
-    """Hold results against those of the CPU in double precision; their scale is that of the largest."""
+    """Compare results with the CPU's in float64, relative to the largest element."""
     operands = [operand.to(dtype) for operand in operands]
     expected = results(use, [operand.double() for operand in operands])
     with NoFallback():
@@ -53,9 +53,9 @@ def test_group_norm(shape, dtype, device):
 @pytest.mark.parametrize("function", [functional.softmax, functional.log_softmax])
 def test_softmax_of_short_rows(function, count, length, dtype, device):
     x = torch.randn(count, length) * 4
-    if dtype != torch.bfloat16:  # whose gradient is that of the rounded result
+    if dtype != torch.bfloat16:  # its gradient is that of the rounded result
         check(lambda x: function(x, 1), [x], dtype, device)
-    # No weight, and what is no number.
+    # Rows of -inf, NaN and infinity.
     x[0] = -torch.inf
     x[1, 0], x[2, -1] = torch.nan, torch.inf
     ours = function(x.to(device, dtype), 1).cpu()
@@ -96,7 +96,7 @@ def test_only_the_parameters_have_gradients(device):
         assert_near_exact(*grads)
 
 
-def test_what_is_not_finite_does_not_reach_gradients_in_evaluation(device):
+def test_non_finite_input_does_not_affect_gradients_in_evaluation(device):
     for shape in ((4, 3), (2, 3, 5, 5)):
         x = torch.randn(shape)
         x[0, 1], x[-1, 2] = torch.nan, torch.inf
@@ -108,20 +108,20 @@ def test_what_is_not_finite_does_not_reach_gradients_in_evaluation(device):
 
 
 @pytest.mark.parametrize("length", [65, 1025])
-def test_a_row_does_not_depend_on_its_place(length, device):
+def test_a_row_does_not_depend_on_its_position(length, device):
     x = torch.randn(40, length, device=device)
     rows = functional.layer_norm(x, (length,))
     assert all(torch.equal(rows[i : i + 1], functional.layer_norm(x[i : i + 1], (length,))) for i in range(40))
 
 
 def statistics_of_long_rows(count: int, use) -> list[torch.Tensor]:
-    """Mean and reciprocal deviation of a row of `count` numbers."""
+    """Mean and reciprocal deviation of a row of `count` values."""
     x = torch.randn(count, generator=torch.Generator().manual_seed(0)) + 1
     return [statistic.cpu().double().view(-1) for statistic in use(x)[1:]]
 
 
 @pytest.mark.parametrize("inner", [1, 49, 1_000_000])
-def test_statistics_of_long_rows_are_as_exact_as_those_of_short_ones(inner, device):
+def test_statistics_of_long_rows_are_as_accurate_as_those_of_short_ones(inner, device):
     channels = 4_000_000 // inner
 
     def use(x: torch.Tensor):

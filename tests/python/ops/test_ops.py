@@ -8,7 +8,7 @@ from op_checks import assert_right, forward, has_inplace, inplace, out
 from op_table import opinfo_dtypes
 from torch.testing._internal.opinfo.core import OpInfo
 
-# By test and OpInfo: why.
+# By test and OpInfo: the reason.
 EXPECTED_FAILURES: dict[tuple[str, str], str] = {}
 
 
@@ -32,7 +32,7 @@ def test_forward(info: OpInfo, dtype: torch.dtype, device: torch.device) -> None
         assert_right(case, info, dtype, device)
 
 
-# Of one dimension ATen stores what `out` has in the result, on every device.
+# In one dimension ATen returns the contents of `out`, on every device.
 UNWRITTEN_OUT = {"fft.ihfft2", "fft.ihfftn"}
 
 

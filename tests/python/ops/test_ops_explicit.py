@@ -1,4 +1,4 @@
-"""Rows of the op table that no OpInfo reaches, and that every row is reached by some test."""
+"""Rows of the op table without an OpInfo, and a check that a test covers every row."""
 
 import copy
 
@@ -43,7 +43,7 @@ from op_table import (
     opinfos_of,
 )
 
-# Rows whose tests stand with what they serve.
+# Rows that the tests of their feature cover.
 ELSEWHERE = {
     "_amp_foreach_non_finite_check_and_unscale_": "test_amp.py",
     "_amp_update_scale_": "test_amp.py",
@@ -73,7 +73,7 @@ def test_covered_rows_exist() -> None:
 
 
 def some(dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    """Small numbers, with repetitions."""
+    """Small values, with repetitions."""
     return torch.testing.make_tensor(shape, dtype=dtype, device="cpu", low=0, high=5)
 
 
@@ -116,7 +116,7 @@ def test_copy_from_and_resize(dtype: torch.dtype, device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.complex32, torch.float8_e4m3fn], ids=str)
-def test_dtypes_without_arithmetic_travel(dtype: torch.dtype, device: torch.device) -> None:
+def test_dtypes_without_arithmetic_are_copied(dtype: torch.dtype, device: torch.device) -> None:
     values = torch.arange(12, dtype=torch.uint8).view(dtype) if dtype.itemsize < 4 else torch.ones(3, dtype=dtype)
     there = values.to(device)
     assert (there.dtype, there.device.type) == (dtype, "opencl")
@@ -135,7 +135,7 @@ def test_prelu(slopes: int, dtype: torch.dtype, device: torch.device) -> None:
 
 @pytest.mark.parametrize("sections", [3, [2, 5], torch.tensor([1, 4]), torch.tensor(4)], ids=str)
 def test_split_into_sections(sections: int | list[int] | torch.Tensor, device: torch.device) -> None:
-    """OpInfo has these sections on the device; PyTorch wants them on the host."""
+    """OpInfo passes the sections on the device; PyTorch requires them on the host."""
     values = torch.arange(21.0).view(3, 7)
 
     def run(where: torch.device) -> list[torch.Tensor]:
@@ -147,7 +147,7 @@ def test_split_into_sections(sections: int | list[int] | torch.Tensor, device: t
 
 
 @pytest.mark.parametrize("dim", [0, 1, None])
-# Where a device refuses float64, the parametrization takes that for a layer without the inverse it asks for first.
+# If a device refuses float64, the parametrization mistakes that for a layer without the inverse it looks for first.
 @pytest.mark.parametrize("dtype", computed([torch.float32, torch.float64]), ids=str)
 @covers("_weight_norm_interface", "_weight_norm_interface_backward")
 def test_weight_norm(dtype: torch.dtype, dim: int | None, device: torch.device) -> None:
@@ -185,7 +185,7 @@ def test_embedding_backward(index_dtype: torch.dtype, scaled: bool, dtype: torch
 @covers("range.out")
 @pytest.mark.filterwarnings("ignore:torch.range is deprecated")
 def test_range(dtype: torch.dtype, device: torch.device) -> None:
-    # Of fractional bounds, tensors of integers take the whole parts.
+    # Integer tensors truncate fractional bounds.
     for bounds in ((1, 20, 3), (0.5, 8.25, 2.5), (9.75, 1.5, -1.25)):
         with NoFallback():
             actual = torch.range(*bounds, dtype=dtype, device=device)
@@ -226,7 +226,7 @@ def test_unique(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 
 
 @pytest.mark.parametrize("dtype", DTYPES["all"], ids=str)
-def test_fill_with_a_number_from_the_host(dtype: torch.dtype, device: torch.device) -> None:
+def test_fill_with_a_host_scalar(dtype: torch.dtype, device: torch.device) -> None:
     values, mask, number = some(dtype, 4, 5), some(torch.bool, 4, 5), torch.tensor(3).to(dtype)
     expected = values.masked_fill(mask, number)
     with NoFallback():
@@ -234,7 +234,7 @@ def test_fill_with_a_number_from_the_host(dtype: torch.dtype, device: torch.devi
         assert_same(values.to(device).fill_(number), values.fill_(number))
 
 
-# Each product, and what it should give.
+# Each matmul, and its expected result.
 PRODUCTS = {
     "mm": (lambda b: torch.mm(b[0], b[0], out=b[0]), lambda b: b[0] @ b[0]),
     "mm of a part": (lambda b: torch.mm(b[0, :16], b[0], out=b[0, 8:24]), lambda b: b[0, :16] @ b[0]),
@@ -253,7 +253,7 @@ PRODUCTS = {
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_products_into_their_own_inputs(name: str, device: torch.device) -> None:
+def test_matmuls_into_their_own_inputs(name: str, device: torch.device) -> None:
     torch.manual_seed(0)
     inputs = torch.randn(2, 33, 33)
     use, formula = PRODUCTS[name]
@@ -275,7 +275,7 @@ def test_sums_are_converted_as_they_are_loaded(dtype: torch.dtype, device: torch
     assert torch.equal(there.sum(1, dtype=torch.int8).cpu(), values.sum(1, dtype=torch.int8))
 
 
-# An op, its inputs, and an output of a dtype that holds more than the dtype in which PyTorch computes.
+# An op, its inputs, and an output with a wider dtype than the one in which PyTorch computes.
 WIDER_OUTPUTS = {
     "uint8 wraps": (torch.sub, [torch.tensor([1, 200], dtype=torch.uint8), torch.tensor([3, 5], dtype=torch.uint8)]),
     "int8 wraps": (torch.mul, [torch.tensor([100, -7], dtype=torch.int8), torch.tensor([3, 5], dtype=torch.int8)]),

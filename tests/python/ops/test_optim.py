@@ -1,4 +1,4 @@
-"""Optimizers: some steps on a small network end where they end on the CPU."""
+"""Optimizers: some steps on a small network give the CPU's parameters."""
 
 import copy
 
@@ -44,7 +44,7 @@ def check(device: torch.device, network: tuple[nn.Module, torch.Tensor], make, *
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("how", [{}, {"foreach": True}, {"foreach": False}], ids=["default", "foreach", "loop"])
-def test_steps_end_where_they_end_on_the_cpu(device, network, name, how):
+def test_steps_give_the_parameters_of_the_cpu(device, network, name, how):
     check(device, network, OPTIMIZERS[name], **how)
 
 
@@ -53,7 +53,7 @@ def test_clipping_of_gradients(device, network, foreach):
     check(device, network, OPTIMIZERS["sgd"], clip=0.01, foreach=foreach)
 
 
-def test_clipping_says_what_is_not_finite(device):
+def test_clipping_reports_non_finite_gradients(device):
     parameter = torch.ones(3, device=device, requires_grad=True)
     (parameter * float("inf")).sum().backward()
     with pytest.raises(RuntimeError, match="non-finite"):
@@ -72,17 +72,17 @@ FUSED = ("sgd", "adam", "amsgrad", "adamw", "adagrad")
 
 @pytest.mark.parametrize("name", FUSED)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
-def test_fused_steps_end_where_plain_ones_end(device, no_fallback, name, dtype):
+def test_fused_steps_give_the_parameters_of_unfused_ones(device, no_fallback, name, dtype):
     if dtype == torch.float64 and not torch.opencl.get_device_properties(device).fp64:
         pytest.skip("the device does not compute in float64")
-    # More elements than a generic kernel takes, a transposed tensor, one with gaps, a number.
+    # More elements than a generic kernel takes, a transposed tensor, one with gaps, a 0-d tensor.
     shapes = [torch.randn(70_001), torch.randn(3, 5).t(), torch.randn(6, 4)[:, ::2], torch.randn(())]
 
     def parameters(where: torch.device, dtype: torch.dtype) -> list[torch.Tensor]:
         made = [torch.empty_strided(t.size(), t.stride(), dtype=dtype, device=where) for t in shapes]
         return [m.copy_(t).requires_grad_() for m, t in zip(made, shapes, strict=True)]
 
-    # Kernels compute in float32 at least; the plain step in 16 bits loses Adam's epsilon, and divides by zero.
+    # Kernels compute in float32 at least; the CPU's step in 16 bits rounds Adam's epsilon to 0, and divides by zero.
     ours = parameters(device, dtype)
     expected = parameters(torch.device("cpu"), torch.promote_types(dtype, torch.float32))
     fused, plain = OPTIMIZERS[name](ours, fused=True), OPTIMIZERS[name](expected, foreach=False)
@@ -92,8 +92,8 @@ def test_fused_steps_end_where_plain_ones_end(device, no_fallback, name, dtype):
             b.grad = a.grad.to(b)
         fused.step()
         plain.step()
-    # The initial values are rounded, and those after each step: four times half an epsilon. Squares of small gradients,
-    # by whose averages Adam divides, have few bits in float16.
+    # The initial values are rounded, and those after each step: four times half an epsilon. Adam divides by averages of
+    # squared gradients, and squares of small gradients have few bits in float16.
     rounding = 0.02 if dtype == torch.float16 else 2 * torch.finfo(dtype).eps
     loose = {} if dtype.itemsize > 2 else {"rtol": rounding, "atol": rounding}
     for a, b in zip(ours, expected, strict=True):
@@ -102,7 +102,7 @@ def test_fused_steps_end_where_plain_ones_end(device, no_fallback, name, dtype):
 
 @pytest.mark.parametrize("name", FUSED)
 def test_fused_steps_of_many_parameters_of_two_dtypes(device, no_fallback, name):
-    # Sizes on both sides of a group's share, and none; more parameters than a launch takes.
+    # Sizes around a group's share, and 0; more parameters than a launch takes.
     sizes = [0, 1, 1023, 1024, 1025, 5000, *range(1, 40)]
     dtypes = [torch.float32 if i % 20 else torch.bfloat16 for i in range(len(sizes))]
     ours = [torch.randn(n).to(device, dtype).requires_grad_() for n, dtype in zip(sizes, dtypes, strict=True)]
@@ -121,7 +121,7 @@ def test_fused_steps_of_many_parameters_of_two_dtypes(device, no_fallback, name)
         torch.testing.assert_close(a.detach().cpu(), b.detach(), check_dtype=False, **loose)
 
 
-# How the elements of a parameter, or of its gradient, lie in memory.
+# Memory layouts of a parameter or its gradient.
 LAYOUTS = {
     "dense": lambda t: t.contiguous(),
     "transposed": lambda t: t.transpose(-1, -2).contiguous().transpose(-1, -2),
@@ -160,7 +160,7 @@ def test_fused_steps_take_few_launches(device, name):
     optimizer.step()
     before = torch.opencl.launches()
     optimizer.step()
-    # Numbers of steps are counted by an operation on a list of their own.
+    # Step counts are updated by an operation on a separate list.
     assert torch.opencl.launches() - before <= 14
 
 
@@ -190,7 +190,7 @@ def test_fused_steps_take_the_learning_rate_from_a_tensor(device, no_fallback):
         torch.testing.assert_close(x.detach().cpu(), torch.full((3,), -0.25))
 
 
-def test_fused_steps_unscale_gradients_and_leave_out_infinite_ones(device):
+def test_fused_steps_unscale_gradients_and_skip_infinite_ones(device):
     x = torch.zeros(3, device=device, requires_grad=True)
     optimizer = torch.optim.SGD([x], lr=1.0, fused=True)
     scaler = torch.amp.GradScaler("opencl", init_scale=8.0)
@@ -205,7 +205,7 @@ def test_fused_steps_unscale_gradients_and_leave_out_infinite_ones(device):
     assert x.tolist() == [-2, -2, -2] and scaler.get_scale() == 4.0
 
 
-def test_a_first_step_that_is_left_out_leaves_no_momentum(device):
+def test_a_skipped_first_step_leaves_no_momentum(device):
     x = torch.ones(2000, device=device, requires_grad=True)
     optimizer = torch.optim.SGD([x], lr=0.1, momentum=0.9, fused=True)
     scaler = torch.amp.GradScaler("opencl", init_scale=8.0)

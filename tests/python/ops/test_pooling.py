@@ -1,4 +1,4 @@
-"""Pooling with windows wide enough for vectors along their rows, and with ties and NaN in them."""
+"""Pooling with windows wide enough for vector loads along their rows, and with ties and NaN."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from op_samples import NoFallback
 from op_table import FLOATING, covers
 from torch.nn import functional
 
-# (planes' shape, windows): wide ones that overlap or not, narrow ones, both at once.
+# (planes' shape, windows): wide windows with or without overlap, narrow ones, both at once.
 SHAPES = [((40, 48), (2, 3)), ((37, 61), (3, 3)), ((20, 20), (7, 1)), ((33, 17), (1, 1)), ((16, 100), (5, 7))]
 
 
@@ -21,10 +21,10 @@ def test_adaptive(
     dtype: torch.dtype,
     device: torch.device,
 ) -> None:
-    # Multiples of an eighth up to 4: averages of them are exact in float, but ties are many.
+    # Multiples of 1/8 up to 4: their averages are exact in float32, and there are many ties.
     numbers = torch.randint(-32, 33, (3, 37, *shape), generator=torch.Generator().manual_seed(0)) / 8
     x = numbers.to(dtype).contiguous(memory_format=memory_format)
-    # Up to 4: neighbours in bfloat16 are an epsilon times 2 apart.
+    # Up to 4: adjacent bfloat16 values differ by 2 epsilons.
     tolerance = {"rtol": 0, "atol": 1.6e-2 if dtype == torch.bfloat16 else 1e-5}
     for function in (functional.adaptive_avg_pool2d, functional.adaptive_max_pool2d):
         results = []
@@ -38,8 +38,9 @@ def test_adaptive(
             torch.testing.assert_close(ours, expected, **tolerance)
 
 
-# (spatial sizes, kernel_size, stride, padding, dilation): rows of a vector or more of outputs whose windows lie within
-# the input, with strides that load vectors, halves of two of them, and elements; beside borders and without any.
+# (spatial sizes, kernel_size, stride, padding, dilation): rows with at least a vector of outputs whose windows are
+# inside the input, with strides for vector loads, for halves of two vectors, and for single elements; with and without
+# borders.
 ROWS = [
     ((67,), (3,), (2,), (1,), (1,)),
     ((64,), (3,), (3,), (0,), (1,)),
@@ -58,7 +59,7 @@ def test_rows_of_windows(
 ) -> None:
     sizes, kernel_size, stride, padding, dilation = windows
     generator = torch.Generator().manual_seed(0)
-    # Few values, so that there are ties.
+    # Few distinct values, so that there are ties.
     x = torch.randint(0, 9, (3, 11, *sizes), generator=generator).to(dtype)
     if dtype.is_floating_point:
         x[torch.rand(x.shape, generator=generator) < 0.02] = torch.nan
@@ -109,10 +110,10 @@ def test_adaptive_max_takes_the_first_of_equals_and_any_nan(width: int, device: 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
-def test_windows_that_dilation_leaves_empty(
+def test_windows_entirely_in_the_padding(
     dtype: torch.dtype, memory_format: torch.memory_format, device: torch.device
 ) -> None:
-    # Both taps of each window lie in the padding.
+    # Both elements of each window are in the padding.
     x = torch.arange(8).reshape(1, 2, 4, 1).to(dtype).contiguous(memory_format=memory_format)
     windows = {"kernel_size": (1, 2), "stride": 1, "padding": (0, 1), "dilation": (1, 2)}
     result = functional.max_pool2d(x.to(device), **windows).cpu()
@@ -156,7 +157,7 @@ def test_windows_at_random_positions(
 ) -> None:
     torch.manual_seed(0)
     spatial = len(kernel_size)
-    # Few numbers: in 16 bits as exact as in 32, and with ties; and a NaN.
+    # Few distinct values, exact in 16 bits, with ties; and a NaN.
     x = torch.randint(0, 50, shape).to(dtype)
     x.view(-1)[7] = float("nan")
     batch = 1 if len(shape) == spatial + 1 else shape[0]
@@ -176,7 +177,7 @@ def test_windows_at_random_positions(
         torch.testing.assert_close(ours, theirs, equal_nan=True)
 
 
-def test_windows_at_random_positions_of_the_device_are_pooled(device: torch.device) -> None:
+def test_fractional_pooling_with_random_samples_of_the_device(device: torch.device) -> None:
     x = torch.arange(20.0, device=device).view(1, 1, 4, 5)
     with NoFallback():
         values = functional.fractional_max_pool2d(x, 2, output_ratio=(0.5, 0.5))
@@ -202,3 +203,11 @@ def test_gradient_of_adaptive_average_into_a_given_tensor(device: torch.device) 
     with NoFallback():
         torch.ops.aten.adaptive_avg_pool3d_backward.grad_input(grad.to(device), x.to(device), grad_input=out)
     torch.testing.assert_close(out.cpu(), expected)
+
+
+def test_a_window_that_lies_in_the_padding_has_no_gradient(device: torch.device) -> None:
+    """Dilation places all of its elements there; ATen's CPU kernel writes out of bounds then."""
+    x = torch.zeros(2, 1, 1, device=device, requires_grad=True)
+    out = functional.max_pool1d(x, 2, padding=1, dilation=2)
+    assert out.isneginf().all()
+    assert torch.autograd.grad(out.sum(), x)[0].eq(0).all()

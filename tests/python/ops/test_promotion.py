@@ -1,4 +1,4 @@
-"""Operands of several dtypes: a number is brought to the common dtype first, wherever it comes from."""
+"""Operands of several dtypes: a scalar is first converted to the common dtype, from the host or the device."""
 
 from collections.abc import Callable, Iterator
 
@@ -26,19 +26,19 @@ NUMBERS = [
     (0.1, torch.float64),
     (2049.0, torch.float16),
 ]
-# Of PyTorch's own for the dtype, but for float64 where the CPU computes in float32 along the way.
+# PyTorch's own for the dtype, except for float64, for which the CPU computes some steps in float32.
 TOLERANCES = DEFAULT_TOLERANCES | {torch.float64: (1.3e-6, 1e-5)}
 # Values for a schema's parameters without defaults.
 FILLERS = {"number": 0.5, "float": 0.5, "bool": False, "int": 1}
-# Rows that are not called with tensors of one role and any dtype, or whose schema has more than tensors and numbers.
+# Rows whose tensors have different roles or restricted dtypes, or whose schema has more than tensors and scalars.
 OTHERS = {"complex", "polar", "where", "glu", "glu_backward", "glu_jvp", "clamp", "div"}
-# Rows whose CPU kernels do not compute in the common dtype: they round elsewhere, or reuse a buffer of forward.
+# Rows whose CPU kernels do not compute in the common dtype: they round at other points, or reuse a buffer of forward.
 OTHERS |= {"huber_loss", "log_sigmoid_backward", "mse_loss_backward"}
-# Their other tensors have parts of their own: scales, zero points, switches.
+# Their other tensors have special roles: scales, zero points, switches.
 OTHERS |= {"_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", "_fused_moving_avg_obs_fq_helper"}
-# The CPU takes the last 32 bits of the exponent.
+# The CPU uses the low 32 bits of the exponent.
 OTHERS |= {"ldexp"}
-# Their CPU kernels round to 16 bits between steps, or take other steps in vectors than in single elements.
+# Their CPU kernels round to 16 bits between steps, or use other steps for vectors than for single elements.
 STEPWISE = {
     "addcdiv", "addr", "gelu_backward", "huber_loss_backward", "logit_backward", "mish_backward", "mse_loss",
     "silu_backward", "smooth_l1_loss", "smooth_l1_loss_backward",
@@ -50,13 +50,13 @@ ROWS_OF_SEVERAL = [
     if row.family in ("binary", "ternary", "quaternary")
     and row.base not in OTHERS
     and "Scalar" not in row.op
-    # Of degrees as large as these numbers they keep no digits, or take a step for each: test_special.py has others.
+    # With these values as degrees they lose all digits, or loop over the degree: test_special.py tests other degrees.
     and "polynomial" not in row.base
 ]
 
 
 def function_of(row: Row) -> tuple[Callable, int]:
-    """Return the functional form of a row's op as a function of tensors alone, and of how many."""
+    """Return the functional variant of a row's op as a function of tensors only, and the number of tensors."""
     packet = getattr(torch.ops.aten, row.base)
     named = getattr(packet, row.op.partition(".")[2] or "default")
     kinds = [str(a.type) for a in named._schema.arguments if not a.is_out]
@@ -72,7 +72,7 @@ def function_of(row: Row) -> tuple[Callable, int]:
 
 
 def operands(count: int) -> Iterator[tuple[list[torch.Tensor], int]]:
-    """Make operands of which one is a number, and say which."""
+    """Make operands, one of which is a 0-d tensor, and its position."""
     there = computed({dtype for _, dtype in NUMBERS})
     numbers = [(value, dtype) for value, dtype in NUMBERS if dtype in there]
     for dtype, values in VECTORS.items():
@@ -84,7 +84,7 @@ def operands(count: int) -> Iterator[tuple[list[torch.Tensor], int]]:
 
 
 @pytest.mark.parametrize("row", ROWS_OF_SEVERAL, ids=lambda row: row.op)
-def test_a_number_of_another_dtype(row: Row, device: torch.device) -> None:
+def test_a_0d_tensor_of_another_dtype(row: Row, device: torch.device) -> None:
     call, count = function_of(row)
     compared = 0
     for tensors, place in operands(count):
@@ -97,7 +97,7 @@ def test_a_number_of_another_dtype(row: Row, device: torch.device) -> None:
         try:
             results.append(call(*there[:place], tensors[place], *there[place + 1 :]))
         except RuntimeError as error:
-            # ATen's iterator takes no number from the host here, on any device.
+            # This TensorIterator accepts no 0-d host tensor, on any device.
             assert "Expected all tensors to be on the same device" in str(error)
         is_rough = row.base in STEPWISE and expected.dtype.itemsize == 2
         rtol, atol = (0.02, 0.02) if is_rough else TOLERANCES.get(expected.dtype, (0.0, 0.0))
@@ -131,13 +131,13 @@ def test_tensors_of_two_dtypes_are_promoted_on_the_device(row: Row, device: torc
         try:
             expected = call(*tensors)
         except (RuntimeError, NotImplementedError):
-            # GPUs promote for some operators where the CPU does not.
+            # GPUs promote for some operators for which the CPU does not.
             continue
         torch.opencl.reset_fallbacks()
         actual = call(*there)
         assert not torch.opencl.fallbacks() or expected.dtype not in row.dtypes, (one, other)
         if row.base == "gelu_backward":
-            # Of one tensor of 16 bits the CPU computes all in 16 bits, where it has instructions for them.
+            # With one 16-bit tensor, CPUs with 16-bit instructions compute entirely in 16 bits.
             expected = call(*(tensor.to(expected.dtype) for tensor in tensors))
         is_rough = row.base in STEPWISE and expected.dtype.itemsize == 2
         rtol, atol = (0.02, 0.02) if is_rough else TOLERANCES.get(expected.dtype, (0.0, 0.0))
@@ -145,7 +145,7 @@ def test_tensors_of_two_dtypes_are_promoted_on_the_device(row: Row, device: torc
 
 
 @pytest.mark.parametrize("rounding_mode", [None, "trunc", "floor"])
-def test_division_by_a_number_of_another_dtype(rounding_mode: str | None, device: torch.device) -> None:
+def test_division_by_a_0d_tensor_of_another_dtype(rounding_mode: str | None, device: torch.device) -> None:
     values = torch.tensor([1, -7, 100, 50], dtype=torch.int8)
     for number in (torch.tensor(300), torch.tensor(2**40 + 3), torch.tensor(-2), torch.tensor(2.5)):
         expected = torch.div(values, number, rounding_mode=rounding_mode)
@@ -154,7 +154,7 @@ def test_division_by_a_number_of_another_dtype(rounding_mode: str | None, device
             torch.testing.assert_close(actual.cpu(), expected)
 
 
-def test_limits_of_another_dtype(device: torch.device) -> None:
+def test_clamp_limits_of_another_dtype(device: torch.device) -> None:
     for values in (torch.tensor([1, -7, 100], dtype=torch.int8), torch.tensor([1.0, -7.0, 100.0], dtype=torch.float16)):
         for low, high in ((torch.tensor(-300), torch.tensor(300)), (torch.tensor(2**40 + 2), None)):
             expected = torch.clamp(values, low, high)
@@ -166,7 +166,7 @@ def test_comparison_of_a_wider_integer(device: torch.device) -> None:
     small, number = torch.tensor([1, 100], dtype=torch.int8, device=device), torch.tensor(2**40 + 50)
     for wide in (number, number.to(device), 2**40 + 50):
         assert torch.lt(small, wide).tolist() == [True, False]
-    # Specialised programs, and strided operands, do likewise.
+    # Specialised programs and strided operands give the same.
     many = small.repeat(1 << 19)
     assert torch.lt(many, number.to(device)).sum() == 1 << 19
     assert torch.lt(many.view(2, -1, 2).transpose(0, 1), number.to(device)).sum() == 1 << 19
@@ -187,7 +187,7 @@ def test_factors_and_divisors_keep_their_precision(value: float, dtype: torch.dt
 
 
 @pytest.mark.parametrize("op", [torch.logical_and, torch.logical_or, torch.logical_xor], ids=lambda op: op.__name__)
-def test_logic_takes_a_number_in_either_place(op: Callable, device: torch.device) -> None:
+def test_logic_accepts_a_0d_tensor_in_either_position(op: Callable, device: torch.device) -> None:
     values, number = torch.tensor([0, 1, 2, 0]), torch.tensor(3.5)
     expected = op(number, values)
     there = values.to(device)
@@ -204,7 +204,7 @@ def test_tensors_of_two_dtypes_are_equal_by_value(device: torch.device) -> None:
 
 @pytest.mark.usefixtures("no_fallback")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_means_in_16_bits_round_the_result_alone(dtype: torch.dtype, device: torch.device) -> None:
+def test_means_in_16_bits_round_only_the_result(dtype: torch.dtype, device: torch.device) -> None:
     for values in (torch.tensor([[100001, -100000], [3, 4]]), torch.tensor([[100001.0, -100000.0], [3.0, 4.0]])):
         for call in (
             lambda x: x.mean(1, dtype=dtype),

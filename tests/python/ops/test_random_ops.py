@@ -1,4 +1,4 @@
-"""Random numbers: their distributions, and that a seed or a saved state brings the same ones again."""
+"""Random values: their distributions, and repetition by a seed or a saved state."""
 
 import math
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 # Enough that a wrong constant shows, and few enough that a test takes a fraction of a second.
 COUNT = 1 << 16
-# One failure of a correct generator in a million; the seed is fixed, so a test that passed once always does.
+# A correct generator fails once in a million; the seed is fixed, so a test that passed once always passes.
 SIGNIFICANCE = 1e-6
 
 CONTINUOUS = {
@@ -22,7 +22,7 @@ CONTINUOUS = {
     "exponential_": (lambda t: t.exponential_(1.5), stats.expon(scale=1 / 1.5)),
     "cauchy_": (lambda t: t.cauchy_(1, 2), stats.cauchy(1, 2)),
 }
-# Seeded fills of every row of the family, for what all of them share.
+# Seeded fills of every row of the family, for properties they share.
 FILLS = {
     **{name: fill for name, (fill, _) in CONTINUOUS.items()},
     "geometric_": lambda t: t.geometric_(0.3),
@@ -34,7 +34,7 @@ FILLS = {
 
 
 def assert_shares(counts: Tensor, shares: list[float]) -> None:
-    """Chi-squared test of how often each outcome came up."""
+    """Chi-squared test of the frequency of each outcome."""
     expected = torch.tensor(shares, dtype=torch.float64) * counts.sum()
     assert stats.chisquare(counts.double().numpy(), expected.numpy()).pvalue > SIGNIFICANCE
 
@@ -47,7 +47,7 @@ def test_continuous(name: str, dtype: torch.dtype, device: torch.device) -> None
     with NoFallback():
         values = fill(torch.empty(COUNT, dtype=dtype, device=device)).cpu().double()
     if dtype in (torch.float16, torch.bfloat16):
-        # Rounding makes ties, which the test below does not know: judge by quantiles, to what rounding may move.
+        # Rounding causes ties, which the test below does not handle: compare quantiles, with tolerance for rounding.
         levels = torch.tensor([0.05, 0.25, 0.5, 0.75, 0.95], dtype=torch.float64)
         exact = torch.tensor([distribution.ppf(level) for level in levels])
         torch.testing.assert_close(values.quantile(levels), exact, rtol=0.03, atol=0.03)
@@ -151,7 +151,7 @@ def test_randperm(count: int, dtype: torch.dtype, device: torch.device) -> None:
         order = torch.randperm(count, dtype=dtype, device=device)
     assert torch.equal(order.cpu().sort().values, torch.arange(count, dtype=dtype))
     if count >= 1000:
-        # A random permutation keeps one number in place on average.
+        # A random permutation keeps one element in place on average.
         assert (order.cpu() == torch.arange(count)).sum() < 20
 
 
@@ -232,7 +232,7 @@ def test_own_generator_leaves_the_default_alone(device: torch.device) -> None:
 
 @pytest.mark.parametrize("name", FILLS)
 def test_layout_does_not_matter(name: str, device: torch.device) -> None:
-    """Gaps between elements change neither the values nor what lies in the gaps."""
+    """Gaps between elements do not change the values, and are not written."""
     fill = FILLS[name]
     torch.opencl.manual_seed(5)
     dense = fill(torch.empty(40, 25, device=device))
@@ -292,7 +292,7 @@ def test_a_random_slope_has_batched_tangents(device: torch.device) -> None:
 def test_a_generator_of_another_device_is_refused(draw, size: int, device: torch.device) -> None:
     for where, generator in ((torch.device("cpu"), torch.Generator(device)), (device, torch.Generator())):
         if where.type == "cpu" and not size:
-            continue  # nothing is drawn, and the CPU does not look
+            continue  # no value is drawn, so the CPU does not check the generator
         says = f"Expected a '{where.type}' device type for generator but found '{generator.device.type}'"
         with pytest.raises(RuntimeError, match=says):
             draw(where, size, generator)
@@ -310,11 +310,11 @@ def test_a_generator_of_another_opencl_device_is_refused() -> None:
     assert "Expected a 'opencl:0' generator device but found 'opencl:1'" in output_of(code, **two_devices())
 
 
-def test_what_is_drawn_on_the_cpu_follows_the_generator_of_the_device(device: torch.device) -> None:
+def test_fallbacks_draw_from_the_generator_of_the_device(device: torch.device) -> None:
     generator = torch.Generator(device).manual_seed(3)
 
     def draw() -> list[int]:
-        # The row has no uint16.
+        # uint16 is not in the row, so that this falls back.
         return torch.empty(64, dtype=torch.uint16, device=device).random_(0, 1000, generator=generator).cpu().tolist()
 
     torch.opencl.reset_fallbacks()

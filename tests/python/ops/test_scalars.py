@@ -1,4 +1,4 @@
-"""Numbers of the host among tensors of integers: they wrap, or are refused, exactly as on the CPU."""
+"""Python scalars with integer tensors: they wrap, or are refused, exactly as on the CPU."""
 
 import pytest
 import torch
@@ -45,7 +45,7 @@ USES = {
 
 
 def outcome(use, device: torch.device | str):
-    """Return the result on the CPU, or the type and text of the error."""
+    """Return the result on the CPU, or the error's type and message."""
     try:
         return use(UINT8.to(device), INT8.to(device)).cpu()
     except (RuntimeError, ZeroDivisionError) as error:
@@ -53,7 +53,7 @@ def outcome(use, device: torch.device | str):
 
 
 @pytest.mark.parametrize("use", USES)
-def test_numbers_out_of_range(use, device):
+def test_scalars_out_of_range(use, device):
     expected, actual = outcome(USES[use], "cpu"), outcome(USES[use], device)
     if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
         assert actual.dtype == expected.dtype
@@ -78,7 +78,7 @@ def test_a_bound_of_zero_keeps_the_sign_of_zero(dtype, device):
 @pytest.mark.usefixtures("small_calls_on_host")
 @pytest.mark.parametrize("small_calls", ["kernels", "host"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_one_element_becomes_infinite_where_its_value_is_too_large(dtype, small_calls, device):
+def test_one_element_becomes_infinite_if_its_value_is_too_large(dtype, small_calls, device):
     torch.backends.opencl.small_calls(small_calls)
     largest = torch.finfo(torch.float32).max
     x, mask = torch.zeros(3, dtype=dtype), torch.tensor([True, False, True])

@@ -1,4 +1,4 @@
-"""Reductions of runs of rows, histograms, and other operators that divide elements into groups."""
+"""Reductions of segments of rows, histograms, and other operators that divide elements into groups."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ def segment(data: Tensor, given: dict, reduce: str, **more) -> Tensor:
 
 
 def assert_as_on_cpu(data: Tensor, given: dict, reduce: str, device: torch.device, **more) -> None:
-    """Compare a reduction of segments, and its gradient, with the CPU's of a wider dtype."""
+    """Compare a segment reduction and its gradient with the CPU's in a wider dtype."""
     exact = data.float() if data.dtype.itemsize == 2 else data
     results = []
     for tensor in (exact, data.to(device)):
@@ -37,7 +37,7 @@ def assert_as_on_cpu(data: Tensor, given: dict, reduce: str, device: torch.devic
 @covers("segment_reduce", "_segment_reduce_backward")
 def test_segments_of_rows(reduce: str, dtype: torch.dtype, device: torch.device) -> None:
     torch.manual_seed(0)
-    # Distinct numbers: of equal ones rounding would decide which is the largest.
+    # Distinct values: with ties, rounding would decide which is the largest.
     data = (torch.randperm(11 * 3).view(11, 3) / 16 + 0.25).to(dtype)
     lengths = torch.tensor([2, 0, 5, 4])
     for given in (
@@ -91,7 +91,7 @@ def test_segments_that_the_cpu_refuses(given: dict, more: dict, device: torch.de
 
 
 def both(work: Callable[..., object], *inputs: Tensor, device: torch.device) -> None:
-    """Compare without a fallback."""
+    """Compare with the CPU, without a fallback."""
     torch.opencl.reset_fallbacks()
     actual = work(*(tensor.to(device) for tensor in inputs))
     assert not torch.opencl.fallbacks()
@@ -108,7 +108,7 @@ def both(work: Callable[..., object], *inputs: Tensor, device: torch.device) -> 
 )
 def test_histograms(dtype: torch.dtype, device: torch.device) -> None:
     torch.manual_seed(0)
-    # Multiples of a power of two: none is near an edge without being on it.
+    # Multiples of a power of two: each value is either on an edge or far from it.
     x = (torch.randn(5000) * 64).round().to(dtype) / 64
     weight = torch.randint(16, (5000,)).to(dtype) / 16
     edges = torch.tensor([-2, -0.5, 0, 0.25, 1.5], dtype=dtype)
@@ -130,7 +130,7 @@ def test_histograms(dtype: torch.dtype, device: torch.device) -> None:
         both(lambda x, *e, density=density: torch.histogramdd(x, e, density=density), points, *pair, device=device)
     both(lambda x: torch.histogram(x, 1), x[:0], device=device)
     both(lambda x: torch.histogram(x, 3), torch.full((5,), 2.0, dtype=dtype), device=device)
-    # The least and the greatest number are in the first bin and in the last.
+    # The smallest and the greatest value are in the first and last bin.
     both(lambda x: torch.histogram(x, 4).bin_edges, x, device=device)
     assert torch.histogram(x.to(device), 100).hist.sum() == 5000
     assert torch.histogramdd(points.to(device), [7, 9]).hist.sum() == 2500
@@ -160,7 +160,7 @@ def test_counts_of_integers(dtype: torch.dtype, device: torch.device) -> None:
     torch.opencl.reset_fallbacks()
     counts = torch.histc(x.to(device), 40, 0, 39)
     assert not torch.opencl.fallbacks()
-    # The bins of CUDA, which takes integers.
+    # The bins of CUDA, which supports integers.
     bins = (x.long() * 40 // 39).clamp(max=39)
     assert torch.equal(counts.cpu(), torch.bincount(bins, minlength=40).to(dtype))
 
@@ -175,6 +175,6 @@ def test_groups_of_equal_elements(dtype: torch.dtype, device: torch.device) -> N
     both(torch._aminmax, x, device=device)
     both(lambda x: torch._aminmax(x, 1, True), x, device=device)
     both(lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True), x, device=device)
-    if dtype != torch.bool:  # which neither device takes
+    if dtype != torch.bool:  # neither device supports it
         both(torch.isin, x, x[0, :2], device=device)
         both(lambda x: torch.isin(x, 1), x, device=device)

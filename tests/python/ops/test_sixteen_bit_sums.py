@@ -1,6 +1,6 @@
-"""Sums of 16-bit floats whose terms meet in an element: added up in float, and rounded once.
+"""Sums of several 16-bit floats into one element: accumulated in float32, and rounded once.
 
-test_device_class.py runs this with the kernels of the other device class, too.
+test_device_class.py also runs this with the kernels of the other device class.
 """
 
 from collections.abc import Callable
@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from op_table import covers
 
 SIXTEEN_BITS = [torch.float16, torch.bfloat16]
-# Rows, columns and updates: a small table is copied to float32, updates of a large one are sorted.
+# Rows, columns and updates: a small table is copied to float32; updates of a large one are sorted.
 TABLES = {"small": (3, 5, 3000), "large": (5000, 40, 1500)}
-# Rows that updates meet in.
+# The number of rows that updates write to.
 MET = 3
 
 
 def assert_rounded_once(work: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> None:
-    """Compare with the result in float64, rounded: the order of float32 additions may change the last bit."""
+    """Compare with the rounded float64 result: the order of float32 additions may change the last bit."""
     dtype = next(tensor.dtype for tensor in inputs if tensor.is_floating_point())
     wide = [tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs]
     expected = work(*wide).to(dtype)
@@ -28,7 +28,7 @@ def assert_rounded_once(work: Callable[..., torch.Tensor], *inputs: torch.Tensor
 
 
 def gradient(work: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Return a function that computes the gradient of the first argument, for the last as the result's gradient."""
+    """Return a function that computes the gradient of the first argument; the last one is the result's gradient."""
 
     def of(x: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
         *others, grad = others
@@ -40,7 +40,7 @@ def gradient(work: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
 
 def factors(terms: torch.Tensor) -> torch.Tensor:
-    """Return numbers near 1 that have few bits."""
+    """Return values near 1 that have few bits."""
     return torch.where(terms < 1, 1.0625, 0.9375).to(terms)
 
 
@@ -104,14 +104,14 @@ def test_ones_are_counted(deterministic: bool, device: torch.device) -> None:
 
 @pytest.mark.parametrize("dtype", SIXTEEN_BITS, ids=str)
 def test_rows_that_share_memory_get_all_updates(dtype: torch.dtype, device: torch.device) -> None:
-    """ATen refuses no such overlap, as it does not look for one; in 16 bits the CPU loses updates."""
+    """ATen does not check for such overlap; in 16 bits the CPU loses updates."""
     index = torch.arange(4, device=device).repeat(8)
     x = torch.zeros(10, dtype=dtype, device=device)
     x.as_strided((4, 3), (1, 1)).index_add_(0, index, torch.ones(32, 3, dtype=dtype, device=device))
     assert x.tolist() == [8, 16, 24, 24, 16, 8, 0, 0, 0, 0]
 
 
-def test_a_table_that_no_update_reaches_stays(device: torch.device) -> None:
+def test_a_table_without_updates_is_unchanged(device: torch.device) -> None:
     values = torch.tensor([float("nan"), float("inf"), -0.0, 1e-7, 65504.0], dtype=torch.float16, device=device)
     index, ones = torch.full((40,), 4, device=device), torch.zeros(40, dtype=torch.float16, device=device)
     found = values.index_add(0, index, ones).cpu()
@@ -137,7 +137,7 @@ POOLS = {
 @pytest.mark.parametrize("name", POOLS)
 def test_gradients_of_windows(name: str, dtype: torch.dtype, format: torch.memory_format) -> None:
     generator = torch.Generator().manual_seed(0)
-    # Distinct values, of which some are the largest in many windows.
+    # Distinct values, some of which are the largest in many windows.
     x = (torch.randperm(2 * 4 * 3 * 75, generator=generator) % 251).view(2, 4, 3, 75).to(dtype)
     grad = torch.rand(POOLS[name](x.float()).shape, generator=generator).add(0.5).to(dtype)
     work = gradient(POOLS[name])
@@ -147,7 +147,7 @@ def test_gradients_of_windows(name: str, dtype: torch.dtype, format: torch.memor
 @pytest.mark.parametrize("dtype", SIXTEEN_BITS, ids=str)
 def test_sums_of_segments_and_of_overlapping_blocks(dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
-    # As many elements as devices that are the CPU leave to the host.
+    # As many elements as CPU devices leave to the host.
     terms = torch.rand(70_000, generator=generator).add(0.5).to(dtype)
     lengths = torch.tensor([3000, 67_000])
     if dtype == torch.bfloat16:

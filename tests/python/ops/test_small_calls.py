@@ -1,4 +1,4 @@
-"""Calls with few elements on a device that is the CPU: the host computes them where the device has nothing to do."""
+"""Small calls on CPU devices: the host computes them if the device is idle."""
 
 import warnings
 from itertools import islice
@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.usefixtures("small_calls_on_host"),
     pytest.mark.skipif(
         torch.opencl.get_device_properties().device_class != "cpu",
-        reason="the host computes small calls only where the device is the CPU",
+        reason="the host computes small calls only on CPU devices",
     ),
 ]
 INFOS = [pytest.param(info, id=info.full_name) for info, dtypes in opinfo_dtypes() if torch.float32 in dtypes]
@@ -35,7 +35,7 @@ def test_results_are_the_cpus(info: OpInfo, device: torch.device) -> None:
 
 @pytest.mark.parametrize(("info", "dtype"), OTHERS)
 def test_results_of_other_dtypes_are_the_cpus(info: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
-    """Of some that only kernels have, too."""
+    """Includes some dtypes that only kernels support."""
     for case in islice(forward(info, dtype), 3):
         torch.opencl.synchronize()
         assert_right(case, info, dtype, device)
@@ -48,7 +48,7 @@ def test_in_place_results_are_the_cpus(info: OpInfo, device: torch.device) -> No
         assert_right(case, info, torch.float32, device)
 
 
-def test_nothing_is_launched_while_the_device_has_nothing_to_do(device):
+def test_small_calls_launch_nothing_while_the_device_is_idle(device):
     x = torch.randn(8, 16)
     ours = x.to(device)
     torch.opencl.synchronize()
@@ -63,7 +63,7 @@ def test_nothing_is_launched_while_the_device_has_nothing_to_do(device):
     torch.testing.assert_close(result.cpu(), chain(x))
 
 
-def test_calls_behind_pending_work_are_enqueued(device):
+def test_small_calls_after_pending_work_are_enqueued(device):
     large, small = torch.randn(1 << 20, device=device), torch.ones(4, device=device)
     torch.opencl.synchronize()
     before = torch.opencl.launches()
@@ -85,7 +85,7 @@ def test_another_streams_event_is_waited_for(device, side_stream):
         assert result.tolist() == [2.0 * (step + 1)] * 3
 
 
-def test_a_captured_graph_holds_small_calls(device):
+def test_small_calls_are_captured_in_graphs(device):
     x = torch.ones(4, device=device)
     graph = torch.opencl.OpenCLGraph()
     torch.opencl.synchronize()
@@ -96,7 +96,7 @@ def test_a_captured_graph_holds_small_calls(device):
     assert y.item() == 20
 
 
-def test_kernels_compute_all_calls_where_that_is_chosen(device):
+def test_small_calls_by_kernels_can_be_selected(device):
     torch.backends.opencl.small_calls("kernels")
     x = torch.ones(4, device=device)
     torch.opencl.synchronize()
@@ -150,7 +150,7 @@ NETWORKS = {
 }
 
 
-def test_arguments_that_share_memory_are_the_kernels(device):
+def test_overlapping_arguments_are_computed_by_kernels(device):
     x = torch.arange(9.0, device=device).view(3, 3)
     torch.opencl.synchronize()
     with pytest.raises(RuntimeError, match="single memory location"):
@@ -183,8 +183,8 @@ def test_bags_with_weights_have_gradients(device):
 @pytest.mark.parametrize("mode", [0, 1, 2], ids=["sum", "mean", "max"])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
 @pytest.mark.parametrize("options", [(False, -1), (True, -1), (False, 2)], ids=["", "last offset", "padding"])
-def test_bags_save_the_same_whoever_makes_them(device, mode, dtype, options):
-    """Compiled graphs count on shapes and dtypes of what the forward saves; gradients on its values."""
+def test_host_and_kernels_save_the_same_for_embedding_bag(device, mode, dtype, options):
+    """Compiled graphs rely on shapes and dtypes of the saved tensors; gradients on their values."""
     last, padding_idx = options
     table = torch.randn(10, 4).to(device)
     indices = torch.tensor([1, 2, 2, 5, 7, 9, 2], device=device, dtype=dtype)
@@ -207,7 +207,7 @@ def test_bags_save_the_same_whoever_makes_them(device, mode, dtype, options):
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("last", [False, True])
-def test_no_bags_have_gradients(device, mode, last):
+def test_gradients_of_zero_bags(device, mode, last):
     table = torch.randn(10, 3, device=device, requires_grad=True)
     indices, offsets = torch.arange(0, device=device), torch.zeros(int(last), dtype=torch.int64, device=device)
     bags = torch.nn.functional.embedding_bag(indices, table, offsets, mode=mode, include_last_offset=last)
@@ -217,7 +217,7 @@ def test_no_bags_have_gradients(device, mode, last):
 
 
 @pytest.mark.parametrize("offsets", [[0, 5, 2], [0, -2, 3], [0, -200000000, 3], [0, 3, 200000000]], ids=str)
-def test_offsets_that_make_no_bags_are_refused(device, offsets):
+def test_invalid_offsets_are_refused(device, offsets):
     table, indices = torch.randn(6, 4, device=device), torch.arange(6, device=device)
     with pytest.raises((RuntimeError, IndexError)):
         torch.nn.functional.embedding_bag(indices, table, torch.tensor(offsets, device=device), mode="sum").cpu()
@@ -233,7 +233,7 @@ def test_gradients_of_embeddings_refuse_indices_out_of_range(device, index, scal
     assert torch.ones(2, device=device).sum().item() == 2
 
 
-def test_random_numbers_do_not_depend_on_who_computes(device):
+def test_host_and_kernels_draw_the_same_random_values(device):
     x = torch.ones(100, device=device)
     results = {}
     for choice in ("host", "kernels"):
@@ -250,7 +250,7 @@ def test_random_numbers_do_not_depend_on_who_computes(device):
         assert torch.equal(host, kernels)
 
 
-def test_what_only_kernels_compute_leaves_the_device_idle(device):
+def test_small_calls_run_on_the_host_after_an_operator_with_only_a_kernel(device):
     x = torch.ones(100, device=device)
     torch.opencl.synchronize()
     torch.nn.functional.dropout(x)
@@ -259,7 +259,7 @@ def test_what_only_kernels_compute_leaves_the_device_idle(device):
     assert torch.opencl.launches() == before
 
 
-def test_a_recurrent_layer_of_few_elements_is_the_cpus(device):
+def test_a_small_recurrent_layer_gives_the_cpus_results(device):
     torch.manual_seed(0)
     layer, x = torch.nn.LSTMCell(5, 7), torch.randn(3, 5)
     ours = torch.nn.LSTMCell(5, 7).to(device)
@@ -291,12 +291,12 @@ def test_small_optimizer_steps_are_the_cpus(device, optimizer):
 
 
 def test_outputs_of_log_sigmoid_are_those_of_kernels(device):
-    """Of other sizes, other dtypes, and where they are an input."""
+    """With outputs of other sizes, of other dtypes, and equal to an input."""
     forward, backward = torch._C._nn.log_sigmoid, torch.ops.aten.log_sigmoid_backward
     x = torch.linspace(-3, 3, 5)
     for shape in [(4,), (3, 5), (7,)]:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of resized outputs that are not empty
+            warnings.simplefilter("ignore")  # about resized outputs that are not empty
             results = [forward(each[1:3], out=torch.zeros(shape, device=each.device)) for each in (x, x.to(device))]
         assert results[0].shape == results[1].shape == (2,)
         torch.testing.assert_close(results[1].cpu(), results[0])
@@ -314,7 +314,7 @@ def test_outputs_of_log_sigmoid_are_those_of_kernels(device):
 
 @pytest.mark.parametrize("backward", ["kernels", "host"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_what_the_host_saves_serves_kernels_and_the_other_way_round(device, name, backward):
+def test_host_and_kernels_can_share_a_forward_and_backward(device, name, backward):
     x = torch.randn(2, 4, 6, 6)
     expected = x.clone().requires_grad_()
     output = NETWORKS[name](expected)
@@ -329,8 +329,8 @@ def test_what_the_host_saves_serves_kernels_and_the_other_way_round(device, name
     torch.testing.assert_close(ours.grad.cpu(), expected.grad)
 
 
-def test_faults_of_the_cpus_functions_are_not_results(device):
-    """Rows with `on_cpu: never`, and frequencies of embedding_bag: kernels compute small calls, too."""
+def test_known_bugs_of_the_cpus_functions_are_avoided(device):
+    """For rows with `on_cpu: never`, and scale_grad_by_freq of embedding_bag, kernels also compute small calls."""
     nan = torch.full((64,), float("nan"), device=device)
     for name in ("chebyshev_polynomial_u", "shifted_chebyshev_polynomial_w", "laguerre_polynomial_l"):
         torch.opencl.synchronize()

@@ -1,4 +1,4 @@
-"""Layers of few elements on a device that is the CPU, which the host computes by other functions than one of ATen's."""
+"""Small layers on CPU devices, for which the host uses several functions of ATen, or other ones."""
 
 from itertools import product
 
@@ -11,13 +11,13 @@ pytestmark = [
     pytest.mark.usefixtures("small_calls_on_host"),
     pytest.mark.skipif(
         torch.opencl.get_device_properties().device_class != "cpu",
-        reason="the host computes small calls only where the device is the CPU",
+        reason="the host computes small calls only on CPU devices",
     ),
 ]
 
 
 def launches(function):
-    """Return the result and how many kernels it took."""
+    """Return the result and the number of launched kernels."""
     torch.opencl.synchronize()
     before = torch.opencl.launches()
     result = function()
@@ -29,7 +29,7 @@ ATTENTION = [("causal", None), *product(["plain", "groups", "widths"], [None, "f
 
 @pytest.mark.parametrize(("shape", "bias"), ATTENTION)
 def test_attention_and_its_gradients_are_the_kernels(device, bias, shape):
-    """A query that sees no key has an output of 0, and gives gradients of 0."""
+    """A query that sees no key has an output and gradients of 0."""
     torch.manual_seed(0)
     query, key, value = (torch.randn(2, 4, 5, 8) for _ in range(3))
     if shape == "groups":
@@ -115,7 +115,7 @@ def test_training_of_a_short_lstm_launches_nothing(device, options):
         torch.testing.assert_close(actual.cpu(), expected)
 
 
-def test_a_short_lstm_can_be_derived_twice_and_its_gradient_captured(device):
+def test_second_derivatives_and_captured_gradients_of_a_short_lstm(device):
     torch.manual_seed(0)
     layer, x = nn.LSTM(3, 5), torch.randn(4, 2, 3)
     given = x.clone().requires_grad_()
@@ -167,7 +167,7 @@ def test_scalars_of_other_dtypes_meet_16_bit_floats(device, dtype, scalar, size)
         torch.testing.assert_close(op(*reversed(there)).cpu(), op(y, x))
 
 
-def test_pads_and_pooling_do_not_trust_layouts(device):
+def test_padding_and_pooling_with_strided_outputs_and_indices(device):
     """The CPU's functions give outputs other strides, and read indices as contiguous ones."""
     x = torch.randn(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)
     out = torch.zeros(2, 3, 10, 10, device=device)
@@ -181,9 +181,9 @@ def test_pads_and_pooling_do_not_trust_layouts(device):
     assert gradient.sum().item() == pooled.numel()
 
 
-def test_a_refused_dtype_does_not_keep_the_host_from_others(device):
+def test_a_dtype_the_cpu_refuses_does_not_disable_the_host_for_others(device):
     x = torch.rand(4, 6, device=device)
-    torch.cumsum(x, 1, out=torch.empty(0, dtype=torch.bool, device=device))  # the CPU has no such sum
+    torch.cumsum(x, 1, out=torch.empty(0, dtype=torch.bool, device=device))  # the CPU does not support this sum
     assert launches(lambda: torch.cumsum(x, 1, out=torch.empty(4, 6, device=device)))[1] == 0
 
 
@@ -195,7 +195,7 @@ def test_kernels_that_write_to_strided_outputs_leave_the_device_idle(device):
     assert torch.opencl.launches() == before
 
 
-def test_what_takes_the_host_long_is_the_kernels(device):
+def test_functions_slow_on_the_host_run_as_kernels(device):
     x = torch.rand(10000, device=device)
     index = torch.zeros(700, dtype=torch.int64, device=device)
     query, key = torch.randn(1, 4, 64, 8, device=device), torch.randn(1, 2, 64, 8, device=device)
@@ -218,7 +218,7 @@ def test_given_outputs_are_resized_and_may_be_inputs(device):
     torch.mm(there, there, out=columns[::2])
     torch.testing.assert_close(columns.cpu()[::2], x @ x)
     assert not columns[1::2].any()
-    # The CPU's functions write as into contiguous outputs.
+    # The CPU's functions write as if outputs were contiguous.
     for op in (torch.ops.aten._softmax.out, torch.ops.aten._log_softmax.out):
         columns = torch.zeros(4, 8, device=device)
         expected = torch.zeros(4, 4)

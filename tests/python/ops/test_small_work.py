@@ -1,4 +1,4 @@
-"""Which calls are small enough for the host, on a device that is the CPU and has nothing to do."""
+"""Which calls are small enough for the host, on an idle CPU device."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ pytestmark = [
     pytest.mark.usefixtures("small_calls_on_host"),
     pytest.mark.skipif(
         torch.opencl.get_device_properties().device_class != "cpu",
-        reason="the host computes small calls only where the device is the CPU",
+        reason="the host computes small calls only on CPU devices",
     ),
 ]
 
@@ -24,7 +24,7 @@ def depthwise_gradients(x, weight):
     return x.grad, weight.grad
 
 
-# Many elements for few multiplications, strides that a cast keeps, and functions that the CPU has no other name for.
+# Many elements for few multiplications, strides that a cast keeps, and functions with another operator on the CPU.
 SMALL = {
     "matmul of long sums": (lambda a, b: a.t() @ b, [(1500, 16), (1500, 8)]),
     "matmul with a large matrix": (torch.nn.functional.linear, [(2, 256), (600, 256)]),
@@ -41,7 +41,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_small_work_is_the_hosts(device, name):
+def test_small_work_runs_on_the_host(device, name):
     function, sizes = SMALL[name]
     inputs = [torch.randn(size) for size in sizes]
     ours = [x.to(device) for x in inputs]
@@ -62,7 +62,7 @@ def test_rows_that_overlap_are_not_cast_in_place(device):
     torch.testing.assert_close(windows(*ours).cpu(), windows(x, steps))
 
 
-def test_much_work_of_small_arguments_is_the_kernels(device):
+def test_much_work_on_small_arguments_runs_as_kernels(device):
     column, rows = torch.ones(2000, 1, device=device), torch.arange(2000, device=device)
     a, b, out = (torch.ones(size, device=device) for size in [(1400, 100), (100, 80), (1400, 80)])
     calls = [
@@ -78,7 +78,7 @@ def test_much_work_of_small_arguments_is_the_kernels(device):
         assert torch.opencl.launches() > before
 
 
-def test_gradients_of_rms_norm_do_not_depend_on_who_computes(device):
+def test_host_and_kernels_give_the_same_gradients_of_rms_norm(device):
     backward = torch.ops.aten._fused_rms_norm_backward
     x, rstd = torch.randn(4, 6, device=device), torch.rand(4, 1, device=device)
     torch.opencl.synchronize()

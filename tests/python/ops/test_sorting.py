@@ -1,15 +1,15 @@
-"""Orders and sums by index on the sizes where the kernels change their way of working."""
+"""Sorting and sums by index at the sizes where kernels change their algorithm."""
 
 import pytest
 import torch
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int16, torch.uint8)
-# Runs that are merged, rows in one piece, and one row in several pieces.
+# Merged runs, rows in one piece, and one row in several pieces.
 SHAPES = ((3, 100), (5, 1000), (1, 70000))
 
 
 def with_ties(dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    """Numbers with repetitions, both zeros, infinities and NaN or the extremes of the dtype."""
+    """Values with repetitions, both zeros, infinities and NaN or the limits of the dtype."""
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randint(0, 100, shape, generator=generator).to(dtype)
     flat = numbers.view(-1)
@@ -94,7 +94,7 @@ def test_places_are_checked_in_copies(device: torch.device) -> None:
 @pytest.mark.parametrize("width", [1, 16, 37])
 @pytest.mark.parametrize("scatters", [False, True])
 def test_sums_of_short_rows_are_made_in_order(scatters: bool, width: int, device: torch.device) -> None:
-    """Where a CPU's cores share the rows of the result, each is summed as on one core; others skip no check."""
+    """If a CPU's cores share the rows of the result, each is summed in order, and out-of-range indices are found."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(3000, width, generator=generator)
     index = torch.randint(0, 2000, (3000,), generator=generator)
@@ -140,7 +140,7 @@ def test_short_rows_are_sorted(shape: tuple[int, ...], descending: bool, device:
 
 @pytest.mark.parametrize("shape", [(3, 20), (4, 127), (5, 1000), (1, 70000), (2, 40001)], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_an_element_of_each_rank(dtype: torch.dtype, shape: tuple[int, ...], device: torch.device) -> None:
+def test_kthvalue_of_every_rank(dtype: torch.dtype, shape: tuple[int, ...], device: torch.device) -> None:
     length = shape[1]
     x = with_ties(dtype, *shape)
     expected = x.sort(dim=1, stable=True)
@@ -152,7 +152,7 @@ def test_an_element_of_each_rank(dtype: torch.dtype, shape: tuple[int, ...], dev
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("length", [1000, 70000])
-def test_ranks_among_equals(length: int, dtype: torch.dtype, device: torch.device) -> None:
+def test_kthvalue_with_ties(length: int, dtype: torch.dtype, device: torch.device) -> None:
     x = torch.full((2, length), 3, dtype=dtype)
     x[1, length // 2] = 4
     found = x.to(device).kthvalue(length // 2 + 1, dim=1)
@@ -175,7 +175,7 @@ def test_medians(name: str, shape: tuple[int, ...], with_nan: bool, device: torc
             found = median(ours, dim, keepdim=keepdim)
             expected = median(x, dim, keepdim=keepdim).values
             torch.testing.assert_close(found.values.cpu(), expected, rtol=0, atol=0, equal_nan=True)
-            # Any of the places that hold the value.
+            # Any index of the value is valid.
             places = found.indices.cpu() if keepdim else found.indices.cpu().unsqueeze(dim)
             picked = x.gather(dim, places)
             torch.testing.assert_close(
@@ -195,6 +195,6 @@ def test_unique_keeps_rows_with_nan_apart(columns: int, device: torch.device) ->
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_median_of_nothing(dtype: torch.dtype, device: torch.device) -> None:
+def test_median_of_an_empty_tensor(dtype: torch.dtype, device: torch.device) -> None:
     nothing = torch.empty(0, dtype=dtype)
     assert torch.equal(nothing.to(device).median().cpu().nan_to_num(7), nothing.median().nan_to_num(7))

@@ -25,13 +25,13 @@ def same(ours: torch.Tensor, theirs: torch.Tensor, **tolerances: float) -> None:
 
 
 def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Dense small numbers, a part of them zero."""
+    """Dense small values, some of them zero."""
     dense = torch.testing.make_tensor(shape, dtype=dtype, device="cpu", low=0, high=4)
     return torch.where(torch.rand(shape) < 0.4, dense, torch.zeros((), dtype=dtype))
 
 
 def repeated(*shape: int, dtype: torch.dtype = torch.float32, nnz: int = 20, dense_dim: int = 0) -> torch.Tensor:
-    """A COO tensor in which indices repeat."""
+    """A COO tensor with repeated indices."""
     sparse_shape, dense_shape = shape[: len(shape) - dense_dim], shape[len(shape) - dense_dim :]
     indices = torch.stack([torch.randint(size, (nnz,)) for size in sparse_shape])
     values = torch.testing.make_tensor((nnz, *dense_shape), dtype=dtype, device="cpu", low=0, high=4)
@@ -40,19 +40,19 @@ def repeated(*shape: int, dtype: torch.dtype = torch.float32, nnz: int = 20, den
 
 @contextmanager
 def on_device() -> Iterator[None]:
-    """Let nothing run on the CPU."""
+    """Allow no fallback to the CPU."""
     torch.opencl.reset_fallbacks()
     yield
     assert not torch.opencl.fallbacks()
 
 
 def wide(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers in a dtype that the CPU multiplies matrices of, more exactly."""
+    """Convert to a wider dtype, in which the CPU can multiply matrices."""
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def leaf(tensor: torch.Tensor, where: torch.device | str) -> torch.Tensor:
-    """A copy that gets a gradient."""
+    """A copy that requires a gradient."""
     return tensor.to(where, copy=True).requires_grad_()
 
 
@@ -80,7 +80,7 @@ def test_conversions_between_layouts(device: torch.device, dtype: torch.dtype) -
             same(ours.to_sparse(layout=layout, blocksize=(2, 4)).to_dense(), dense)
 
 
-def test_what_a_coo_tensor_is_made_of(device: torch.device) -> None:
+def test_construction_and_parts_of_coo_tensors(device: torch.device) -> None:
     theirs = repeated(4, 5, 3, dense_dim=1)
     with on_device():
         ours = torch.sparse_coo_tensor(theirs._indices().to(device), theirs._values().to(device), theirs.shape)
@@ -102,7 +102,7 @@ def test_what_a_coo_tensor_is_made_of(device: torch.device) -> None:
     assert "nnz=20" in repr(ours)
 
 
-def test_what_a_csr_tensor_is_made_of(device: torch.device) -> None:
+def test_construction_and_parts_of_csr_tensors(device: torch.device) -> None:
     theirs = numbers(5, 7).to_sparse_csr()
     with on_device():
         parts = (theirs.crow_indices(), theirs.col_indices(), theirs.values())
@@ -192,7 +192,7 @@ def test_multiplication_and_division(device: torch.device, dtype: torch.dtype, l
 @pytest.mark.parametrize("layout", (*LAYOUTS, torch.sparse_csc), ids=str)
 def test_matmul_with_a_dense_matrix(device: torch.device, dtype: torch.dtype, layout: torch.layout) -> None:
     if dtype == torch.bool:
-        pytest.skip("there is no matmul of bool")
+        pytest.skip("matmul does not support bool")
     dense, other = numbers(6, 5, dtype=dtype), numbers(5, 3, dtype=dtype)
     matrix, base = dense.to_sparse(layout=layout), numbers(6, 3, dtype=dtype)
     product = (wide(dense) @ wide(other)).to(dtype)
@@ -301,7 +301,7 @@ def test_gradients_of_a_matmul(device: torch.device, layout: torch.layout) -> No
 @pytest.mark.parametrize("dtype", computed((torch.float32, torch.float64, torch.bfloat16)), ids=str)
 def test_matmul_with_a_reduction(device: torch.device, dtype: torch.dtype, reduce: str) -> None:
     dense, other = numbers(6, 5, dtype=dtype), torch.randn(5, 3).to(dtype)
-    # A row without elements, and NaN.
+    # An empty row, and NaN.
     dense[2] = 0
     dense[1, 1], other[1, 1] = 2, torch.nan
     results = []

@@ -60,7 +60,7 @@ def test_extremes_of_a_matmul_keep_nan_and_name_their_elements(device: torch.dev
     assert inference[1].numel() == 0
 
 
-def test_matmul_with_a_reduction_of_nothing(device: torch.device) -> None:
+def test_matmul_with_a_reduction_of_empty_tensors(device: torch.device) -> None:
     for shape, columns in (((3, 4), 2), ((0, 4), 2), ((3, 4), 0)):
         matrix = torch.zeros(shape).to_sparse_csr()
         for reduce in REDUCTIONS:
@@ -81,7 +81,7 @@ def test_matmul_with_a_reduction_of_nothing(device: torch.device) -> None:
         (lambda a, b: (a.to_sparse_csc(), b, "sum"), RuntimeError),
     ],
 )
-def test_matmul_with_a_reduction_refuses_what_the_cpu_refuses(device: torch.device, change, error) -> None:
+def test_matmul_with_a_reduction_refuses_arguments_as_the_cpu_does(device: torch.device, change, error) -> None:
     for where in ("cpu", device):
         a, b = torch.eye(3).to_sparse_csr().to(where), torch.ones(3, 2, device=where)
         with pytest.raises(error):
@@ -109,7 +109,7 @@ def test_softmax_of_given_elements_and_gradients(
         # The CPU's gradients along a negative dimension are wrong.
         theirs = run("cpu", wide(tensor), dim % 3)
         for mine, expected in zip(ours, theirs, strict=True):
-            # Gradients are of results that are rounded to 16 bits.
+            # Gradients are computed from results that are rounded to 16 bits.
             tolerance = {torch.float16: 5e-3, torch.bfloat16: 4e-2}.get(dtype)
             same(mine, expected.to(dtype), **({} if tolerance is None else {"rtol": tolerance, "atol": tolerance}))
 
@@ -141,7 +141,7 @@ def test_matmuls_with_sparse_results(device: torch.device, dtype: torch.dtype) -
     same(added, torch.sspaddmm(wide(self), wide(mat1), wide(mat2), beta=2, alpha=3).to(dtype))
 
 
-def test_matmuls_with_sparse_results_refuse_what_the_cpu_refuses(device: torch.device) -> None:
+def test_matmuls_with_sparse_results_refuse_arguments_as_the_cpu_does(device: torch.device) -> None:
     for where in ("cpu", device):
         sparse, dense = repeated(2, 3, nnz=4).to(where), torch.ones(3, 2, device=where)
         square = torch.eye(2).to_sparse().to(where)
@@ -175,7 +175,7 @@ def test_matrices_of_diagonals(device: torch.device) -> None:
     same(one, torch.sparse.spdiags(diagonals[0], torch.tensor(1), (3, 3)))
 
 
-def test_matrices_of_diagonals_refuse_what_the_cpu_refuses(device: torch.device) -> None:
+def test_matrices_of_diagonals_refuse_arguments_as_the_cpu_does(device: torch.device) -> None:
     for where in ("cpu", device):
         diagonals, offsets = torch.ones(3, 4, device=where), torch.tensor([0, 1, 2], device=where)
         for call in (

@@ -1,4 +1,4 @@
-"""Special functions of float32 against float64, and where PyTorch's own samples do not reach."""
+"""Special functions of float32 against float64, and arguments beyond PyTorch's own samples."""
 
 import itertools
 import math
@@ -12,44 +12,44 @@ import torch
 from op_samples import NoFallback
 from torch import special
 
-# A prime, so that every bit takes part: 130,000 patterns of float32.
+# A prime, so that every bit varies: 130,000 patterns of float32.
 STRIDE = 33_013
 Function = Callable[..., torch.Tensor]
 
 
 def amplitude(x: torch.Tensor) -> torch.Tensor:
-    """Return that of Bessel functions."""
+    """Return the amplitude of Bessel functions."""
     return (2 / (math.pi * x.abs())).sqrt().clamp(max=1).nan_to_num()
 
 
 def airy_amplitude(x: torch.Tensor) -> torch.Tensor:
-    """Return that of the Airy function on the left."""
+    """Return the amplitude of the Airy function for negative arguments."""
     return torch.where(x < 0, 0.5 / x.abs().clamp(min=1) ** 0.25, 0)
 
 
 def on_the_left(size: float) -> Function:
-    """Return a floor for negative numbers, where functions of the gamma family have a zero in each unit."""
+    """Return a floor for negative arguments, where functions related to gamma have a zero in each unit interval."""
     return lambda x: torch.where(x < 0, size, 0).double()
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The greatest error of a function in units of the last place of its value, or of a floor where it has zeros."""
+    """The greatest error of a function in ulps of its value, or of a floor near its zeros."""
 
     function: Function
     units: float
     floor: Function = torch.zeros_like
-    most: float = math.inf  # of |x|: beyond it the CPU's float64 is not right, or slow
-    reference: Function | None = None  # where PyTorch's float64 is not good enough
+    most: float = math.inf  # limit of |x|: beyond it the CPU's float64 is wrong or slow
+    reference: Function | None = None  # used if PyTorch's float64 is not accurate enough
 
     def error(self, x: torch.Tensor, device: torch.device) -> torch.Tensor:
-        """Return the errors at x, float32; infinite where a result is of another kind."""
+        """Return the errors at x, float32; infinite if a result is of another kind (NaN, infinity)."""
         expected = (self.reference or self.function)(x.double())
         with NoFallback():
             actual = self.function(x.to(device)).cpu().double()
         _, exponent = torch.frexp(torch.maximum(expected.abs(), self.floor(x.double())))
         place = torch.ldexp(torch.ones_like(expected), (exponent - 24).clamp(min=-149))
-        # Devices may take subnormal numbers for 0, and the greatest float32 and infinity are neighbours.
+        # Devices may flush subnormal values to 0, and infinity counts as the neighbour of the greatest float32.
         tiny = (expected.abs() < 1.5e-38) & (actual.abs() < 1.5e-38)
         same = (actual == expected) | (actual.isnan() & expected.isnan()) | tiny
         same |= (expected.abs() > 3.4028e38) & (actual.abs() > 3.4028e38) & (actual.sign() == expected.sign())
@@ -63,7 +63,7 @@ def by_scipy(function: Callable[[np.ndarray], np.ndarray]) -> Function:
 
 
 def order(n: int) -> Function:
-    """Return the polygamma function of an order."""
+    """Return the polygamma function of order n."""
     return lambda x: special.polygamma(n, x)
 
 
@@ -124,7 +124,7 @@ def test_functions_of_float64(name: str, device: torch.device) -> None:
 @pytest.mark.parametrize("function", [special.gammainc, special.gammaincc], ids=lambda function: function.__name__)
 @pytest.mark.parametrize("most", [1, 10, 60, 3000])
 def test_incomplete_gamma_functions(most: float, function: Function, device: torch.device) -> None:
-    """Within 2^-21 of values up to 1, and of 0.1 % of those down to 1e-30."""
+    """Within 2^-21 of values up to 1, and within 0.1 % of values down to 1e-30."""
     generator = torch.Generator().manual_seed(0)
     a = torch.empty(1 << 13).uniform_(0, most, generator=generator)
     x = a * torch.empty(1 << 13).uniform_(0, 2, generator=generator) + torch.rand(1 << 13, generator=generator)
@@ -149,12 +149,12 @@ def test_zeta(device: torch.device) -> None:
         actual = special.zeta(s.to(device), q.to(device)).cpu().double()
         is_normal = (expected > 2e-38) & (expected < 3e38)
         assert ((actual - expected).abs() / expected)[is_normal].max() < 4 * 2**-23
-    # Below 0 where the first number is whole, and without a loop over all units up to 0.
+    # Also for q < 0 with an integer first argument, without a loop over all integers up to 0.
     whole = s.round()
     q = torch.empty(1 << 13).uniform_(-9, 0, generator=generator)
     expected = special.zeta(whole.double(), q.double())
     actual = special.zeta(whole.to(device), q.to(device)).cpu().double()
-    # Terms that cancel are as large as the one next to 0.
+    # Terms that cancel are as large as the one nearest to 0.
     scale = (q - q.round()).abs().double() ** -whole
     near = (whole > 1) & (scale < 3e38)
     assert ((actual - expected).abs() / scale)[near].max() < 2e-6
@@ -173,7 +173,7 @@ def test_sixteen_bits_are_computed_in_float32(dtype: torch.dtype, device: torch.
         with NoFallback():
             actual = function(x.to(device)).cpu()
         expected = function(x.float()).to(dtype)
-        # Neighbours where the exact result lies half way between them.
+        # Adjacent values if the exact result is half-way between them.
         assert (actual.view(torch.int16) - expected.view(torch.int16)).abs().max() <= 1, name
 
 
@@ -188,7 +188,7 @@ POLYNOMIALS = [
 
 @pytest.mark.parametrize("name", POLYNOMIALS)
 def test_orthogonal_polynomials(name: str, device: torch.device) -> None:
-    """Of all degrees, by numbers and tensors, with errors that grow with the degree as in any recurrence."""
+    """For all degrees, as scalars and tensors, with errors that grow with the degree as in any recurrence."""
     function = getattr(special, name)
     generator = torch.Generator().manual_seed(0)
     x = torch.cat([torch.empty(1 << 10).uniform_(-1.2, 1.2, generator=generator), torch.tensor([-1.0, 0.0, 0.5, 1.0])])
@@ -204,7 +204,7 @@ def test_orthogonal_polynomials(name: str, device: torch.device) -> None:
     assert function(torch.tensor(0.5, device=device), no_degrees).tolist() == [0.0] * 4
 
 
-def test_great_degrees_of_chebyshev_polynomials_take_no_longer(device: torch.device) -> None:
+def test_high_degrees_of_chebyshev_polynomials_are_as_fast(device: torch.device) -> None:
     x = torch.linspace(-0.9, 0.9, 7)
     actual = special.chebyshev_polynomial_t(x.to(device), 1_000_000).cpu()
     expected = special.chebyshev_polynomial_t(x.double(), 1_000_000).float()
@@ -212,11 +212,11 @@ def test_great_degrees_of_chebyshev_polynomials_take_no_longer(device: torch.dev
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
-def test_next_numbers(dtype: torch.dtype, device: torch.device) -> None:
+def test_nextafter(dtype: torch.dtype, device: torch.device) -> None:
     special_values = torch.tensor([0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 6.1035e-05, 5.96e-08, 65504.0])
     few = torch.arange(0, 1 << 15, 7).mul(2**16 + 1).int().view(torch.float32).to(dtype)
     every = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).short().view(dtype) if dtype.itemsize == 2 else few
-    # Devices may take subnormal numbers of float32 for 0.
+    # Devices may flush subnormal values of float32 to 0.
     values = torch.cat(
         [every[(every.abs() > 1e-37) | (every == 0) | (dtype == torch.float16)], special_values.to(dtype)]
     )

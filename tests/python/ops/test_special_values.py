@@ -1,4 +1,4 @@
-"""NaN, infinities and numbers at the ends of dtypes, where they have to leave the result that the CPU leaves."""
+"""NaN, infinities and values at the limits of dtypes, for which the results must equal the CPU's."""
 
 import math
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def test_gradients_at_nan(name: str, dtype: torch.dtype, device: torch.device) -
     special = torch.tensor([math.nan, math.inf, -math.inf, 0.0, 3.0, -3.0, 6.0, 0.5, -0.5], dtype=dtype)
     for towards in (1.0, math.nan, math.inf):
         direction = torch.full_like(special, towards)
-        # One by one: the CPU's own vectors hide a NaN that its single elements show.
+        # Single elements: the CPU's vectorised code hides NaN that its scalar code shows.
         alone = [gradient(function, x[None], g[None]) for x, g in zip(special, direction, strict=True)]
         actual = gradient(function, special.to(device), direction.to(device))
         torch.testing.assert_close(actual, torch.cat(alone), equal_nan=True)
@@ -46,7 +46,7 @@ def test_gradients_at_nan(name: str, dtype: torch.dtype, device: torch.device) -
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64], ids=str)
 @pytest.mark.parametrize("beta", [0, 1, 2])
-def test_factors_times_zero_do_not_count(beta: int, dtype: torch.dtype, device: torch.device) -> None:
+def test_operands_scaled_by_zero_are_ignored(beta: int, dtype: torch.dtype, device: torch.device) -> None:
     n = 24
     for name, shapes in {
         "addmm": [(n, n), (n, n), (n, n)],
@@ -67,7 +67,7 @@ def test_factors_times_zero_do_not_count(beta: int, dtype: torch.dtype, device: 
 @pytest.mark.parametrize(
     ("dims", "mode"), [(2, "bilinear"), (2, "nearest"), (2, "bicubic"), (3, "bilinear"), (3, "nearest")]
 )
-def test_samples_at_places_that_are_not_finite(dims: int, mode: str, dtype: torch.dtype, device: torch.device) -> None:
+def test_grid_sample_at_non_finite_positions(dims: int, mode: str, dtype: torch.dtype, device: torch.device) -> None:
     values = torch.randn(1, 3, *[5] * dims, dtype=dtype)
     places = [[math.nan, 0.1], [0.1, math.nan], [math.inf, 0.1], [0.1, -math.inf], [1e30, 0.1], [0.2, 0.3]]
     grid = torch.tensor([place + [0.1] * (dims - 2) for place in places], dtype=dtype).view(
@@ -76,7 +76,7 @@ def test_samples_at_places_that_are_not_finite(dims: int, mode: str, dtype: torc
     results = []
     for there in ("cpu", device):
         x, g = (tensor.clone().to(there).requires_grad_() for tensor in (values, grid))
-        # The CPU reads beyond its input at NaN with the other paddings.
+        # With the other paddings the CPU reads out of bounds at NaN.
         y = functional.grid_sample(x, g, mode, "zeros", align_corners=False)
         results.append([t.detach().cpu() for t in (y, *torch.autograd.grad(y.sum(), (x, g)))])
     torch.testing.assert_close(results[1], results[0], equal_nan=True)
@@ -102,7 +102,7 @@ def test_complex_functions_near_overflow(name: str, dtype: torch.dtype, device: 
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
-def test_complex_division_by_what_is_not_finite(dtype: torch.dtype, device: torch.device) -> None:
+def test_complex_division_by_non_finite_values(dtype: torch.dtype, device: torch.device) -> None:
     inf, nan = math.inf, math.nan
     numbers = torch.tensor([1 + 2j, 0, -3j, 1e30 - 1e30j], dtype=dtype)
     for divisor in (
@@ -127,7 +127,7 @@ def test_complex_division_by_what_is_not_finite(dtype: torch.dtype, device: torc
 def test_common_multiples_and_divisors_that_overflow(dtype: torch.dtype, device: torch.device) -> None:
     limits = torch.iinfo(dtype)
     values = torch.tensor([limits.min, limits.max, limits.max - 1, -limits.max, 100, 50, 3, 0], dtype=dtype)
-    # The CPU's lcm of the least integer ends the process where C divides in the dtype itself.
+    # The CPU's lcm of the lowest integer ends the process for dtypes in which C divides without widening.
     spared = values[1:] if dtype.itemsize >= 4 else values
     for op, numbers in ((torch.lcm, spared), (torch.gcd, values)):
         expected = op(numbers[:, None], numbers)
@@ -155,7 +155,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("use", REFUSALS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
-def test_numbers_that_a_float_dtype_cannot_hold(use: str, dtype: torch.dtype, device: torch.device) -> None:
+def test_scalars_outside_the_range_of_a_float_dtype(use: str, dtype: torch.dtype, device: torch.device) -> None:
     def outcome(x: torch.Tensor, value: float) -> torch.Tensor | str:
         try:
             return REFUSALS[use](x, value).cpu()
@@ -182,10 +182,10 @@ def test_limits_of_16_bits_are_compared_as_such(device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
-def test_products_of_complex_numbers_round_each_product(dtype: torch.dtype, device: torch.device) -> None:
+def test_complex_multiplication_rounds_each_product(dtype: torch.dtype, device: torch.device) -> None:
     z = torch.randn(4096, dtype=dtype, generator=torch.Generator().manual_seed(0)).to(device)
     assert torch.count_nonzero((z * z.conj().resolve_conj()).imag) == 0
-    # The squares of both parts overflow, and which is the greater is not known any more.
+    # The squares of both parts overflow, so that their difference is NaN.
     great = torch.full((64,), complex(torch.finfo(dtype).max, torch.finfo(dtype).max / 2), dtype=dtype, device=device)
     assert (great * great).real.isnan().all()
 
@@ -197,7 +197,7 @@ def test_complex_powers_that_overflow(device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.float32], ids=str)
-def test_mean_of_no_numbers(dtype: torch.dtype, device: torch.device) -> None:
+def test_mean_of_an_empty_tensor(dtype: torch.dtype, device: torch.device) -> None:
     for shape, dims in [((0,), None), ((2, 0), 1), ((2, 0, 3), 1)]:
         mean = torch.empty(shape, dtype=dtype, device=device).mean(dims)
         parts = torch.view_as_real(mean) if dtype.is_complex else mean
@@ -205,7 +205,7 @@ def test_mean_of_no_numbers(dtype: torch.dtype, device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_greatest_number_deviates_by_nothing(device, dtype):
+def test_deviation_of_the_greatest_value_is_zero(device, dtype):
     greatest = torch.finfo(dtype).max
     assert torch.full((), greatest, dtype=dtype, device=device).std(correction=0).item() == 0
     assert (torch.full((1, 40), greatest, dtype=dtype, device=device).var(0, correction=0) == 0).all()
@@ -221,7 +221,7 @@ def test_magnitudes_of_complex_numbers_neither_overflow_nor_vanish(dtype: torch.
     torch.testing.assert_close(numbers.to(device).abs().cpu(), torch.hypot(real, imag), equal_nan=True)
 
 
-def test_complex_numbers_are_made_of_halves(device: torch.device) -> None:
+def test_complex_of_half_tensors(device: torch.device) -> None:
     real, imag = torch.randn(2, 99, generator=torch.Generator().manual_seed(0)).half()
     with NoFallback():
         numbers = torch.complex(real.to(device), imag.to(device))
@@ -229,7 +229,7 @@ def test_complex_numbers_are_made_of_halves(device: torch.device) -> None:
     assert torch.equal(torch.view_as_real(numbers).cpu(), torch.stack((real, imag), -1))
 
 
-def test_variances_into_complex_tensors_are_refused_in_words(device: torch.device) -> None:
+def test_variances_into_complex_tensors_are_refused(device: torch.device) -> None:
     for function in (torch.std, torch.var):
         with pytest.raises(NotImplementedError, match="out= is ComplexFloat"):
             function(torch.ones(3, 400, device=device), 1, out=torch.empty(3, dtype=torch.complex64, device=device))
@@ -250,16 +250,54 @@ def test_variances_of_infinite_elements_are_nan(device: torch.device) -> None:
 @pytest.mark.parametrize("dtype", computed([torch.complex64, torch.complex128]), ids=str)
 @pytest.mark.parametrize("name", ["asin", "acos", "atan", "asinh", "acosh", "atanh", "log", "sqrt", "tanh", "tan"])
 def test_complex_functions_of_special_numbers(name: str, dtype: torch.dtype, device: torch.device) -> None:
-    """Zeros, infinities and NaN in either part, for which C99 (annex G) has values, and numbers near the limits."""
+    """Zeros, infinities and NaN in either part, for which C99 (annex G) defines results, and values near the limits."""
     largest = torch.finfo(dtype).max / 2
     parts = [0.0, -0.0, 0.5, -2.0, math.inf, -math.inf, math.nan, largest, -largest, 1e10, 25.0]
     numbers = torch.tensor([complex(real, imag) for real in parts for imag in parts], dtype=dtype)
-    # One by one: the CPU's vectors are not those of its single elements everywhere.
+    # Single elements: the CPU's vectorised results differ from its scalar ones in places.
     expected = torch.stack([getattr(torch, name)(number) for number in numbers])
     actual = getattr(torch, name)(numbers.to(device)).cpu()
     for ours, theirs in ((actual.real, expected.real), (actual.imag, expected.imag)):
-        # A sign that the standard leaves open is that of an infinite part beside NaN.
+        # The standard leaves the sign of an infinite part beside NaN unspecified.
         is_open = expected.isnan() & theirs.isinf()
         torch.testing.assert_close(
             ours.where(~is_open, ours.abs()), theirs.where(~is_open, theirs.abs()), equal_nan=True
         )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_an_infinite_input_reaches_only_its_own_weights(dtype: torch.dtype, device: torch.device) -> None:
+    """The gradient of a convolution's weight: the padding of vectors must not multiply infinity by zero."""
+    x = torch.tensor([[[0.0, -math.inf], [0.0, 1.0]], [[-math.inf, 2.0], [1.0, 0.0]]], dtype=dtype)
+    grad = torch.tensor([[[0.5, 1.0], [0.25, 1.0]], [[1.0, 0.75], [1.0, 2.0]]], dtype=dtype)
+
+    def of_weight(target: torch.device | str) -> torch.Tensor:
+        weight = torch.zeros(2, 1, 2, dtype=dtype, device=target, requires_grad=True)
+        out = functional.conv1d(x.to(target), weight, padding=1, dilation=2, groups=2)
+        return torch.autograd.grad(out, weight, grad.to(target))[0].cpu()
+
+    torch.testing.assert_close(of_weight(device), of_weight("cpu"), equal_nan=True)
+
+
+@pytest.mark.parametrize("count", [3, 4096])
+def test_dropout_shows_infinite_gradients_of_dropped_elements(count: int, device: torch.device) -> None:
+    """They are multiplied by zero, so that a GradScaler sees them."""
+    mask = torch.zeros(count, dtype=torch.bool, device=device)
+    grad = torch.full((count,), math.inf, device=device)
+    assert torch.ops.aten.native_dropout_backward(grad, mask, 2.0).isnan().all()
+    values, kept = torch.ops.aten.native_dropout(grad, 0.5, True)
+    assert torch.equal(values.isnan(), ~kept)
+
+
+def test_an_infinite_running_variance_stays_infinite(device: torch.device) -> None:
+    x = torch.randn(4096, 3)
+    for target in ("cpu", device):
+        mean, var = torch.zeros(3, device=target), torch.full((3,), math.inf, device=target)
+        functional.batch_norm(x.to(target), mean, var, training=True)
+        assert var.isposinf().all()
+
+
+def test_a_mean_into_integers_is_refused(device: torch.device) -> None:
+    out = torch.zeros((), dtype=torch.int32, device=device)
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Int"):
+        torch.mean(torch.ones(2, 3, device=device), dim=(0, 1), out=out)

@@ -1,4 +1,4 @@
-"""The pieces of torch.nn.SyncBatchNorm, against formulas in float64: PyTorch's CPU backend has few of them."""
+"""The operators of torch.nn.SyncBatchNorm, against formulas in float64: PyTorch's CPU backend has few of them."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from torch.nn.modules._functions import SyncBatchNorm
 
 aten = torch.ops.aten
 EPS = 1e-3
-# Relative to the largest value: rounding of the inputs to the dtype is not counted, that of results is.
+# Relative to the largest value: includes the rounding of results to the dtype, not that of inputs.
 TOLERANCES = {torch.float32: 4e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-12}
 DTYPES = pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 LAYOUTS = pytest.mark.parametrize(
@@ -25,7 +25,7 @@ LAYOUTS = pytest.mark.parametrize(
 
 
 def over(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Values of channels, as they broadcast over a batch."""
+    """Per-channel values, reshaped to broadcast over a batch."""
     return values.view(1, -1, *[1] * (like.dim() - 2))
 
 
@@ -110,7 +110,7 @@ def test_gradients(layout, dtype, device, no_fallback):
         assert (actual.cpu().double() - exact).abs().max() < (1e-12 if saved == torch.float64 else 2e-6) * scale
     assert [t is None for t in aten.batch_norm_backward_reduce(*moved, False, True, False)] == [True, True, False, True]
 
-    # Elements of two processes.
+    # The element counts of two processes.
     counts = torch.tensor([x.numel() // shape[1], 7], dtype=torch.int32)
     n = counts.sum().item()
     exact = (grad.double() - over(sum_dy, x) / n - centred * over(invstd.double().square() * sum_dy_xmu, x) / n) * over(
@@ -147,15 +147,15 @@ def test_statistics_of_parts_are_joined(dtype, device, no_fallback):
 
 
 class Alone:
-    """A process group of one process, which torch.distributed would have to be initialised for."""
+    """A process group of one process, without initialising torch.distributed."""
 
     def _get_backend_name(self) -> str:
         return "gloo"
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
-def test_the_layer_is_batch_norm_where_all_processes_see_the_batch(memory_format, device, monkeypatch, no_fallback):
-    """Two processes with the same batch have the statistics of one, and the gradients of one."""
+def test_the_layer_equals_batch_norm_for_equal_batches(memory_format, device, monkeypatch, no_fallback):
+    """Two processes with the same batch have the statistics and gradients of one process."""
     monkeypatch.setattr(
         torch.distributed, "all_gather", lambda parts, own, group, async_op: [p.copy_(own) for p in parts]
     )

@@ -1,4 +1,4 @@
-"""Views share memory with what they are of, for every dtype; conjugates and negatives are lazy."""
+"""Views share memory with their base, for every dtype; conjugates and negatives are lazy."""
 
 import pytest
 import torch
@@ -57,13 +57,13 @@ def filled(dtype: torch.dtype) -> torch.Tensor:
 
 
 def same_numbers(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
-    """Compare tensors; the CPU has no comparison of complex32."""
+    """Compare tensors; the CPU cannot compare complex32."""
     a, b = (tensor.cpu().to(torch.complex128) for tensor in (ours, theirs))
     return torch.equal(a.resolve_conj().resolve_neg(), b.resolve_conj().resolve_neg())
 
 
 def raw(tensor: torch.Tensor) -> list:
-    """The bytes of a tensor, which has no NaN then."""
+    """The bytes of a tensor, which compare equal also for NaN."""
     return tensor.cpu().contiguous().view(-1).view(torch.uint8).tolist()
 
 
@@ -134,11 +134,11 @@ def test_lazy_conjugates_are_read_and_written(device: torch.device, dtype: torch
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float16, torch.complex64, torch.int32), ids=str)
-def test_writes_to_views_reach_the_base(device: torch.device, dtype: torch.dtype) -> None:
+def test_writes_to_views_change_the_base(device: torch.device, dtype: torch.dtype) -> None:
     for name in ("diagonal", "expand", "slice", "transpose", "select", "view"):
         base = torch.arange(24).view(4, 6).to(dtype)
         on_device = base.to(device)
         for tensor in (base, on_device):
-            # Of what repeats only once.
+            # Writes only one repetition of an expanded tensor.
             VIEWS[name](tensor)[0].mul_(2)
         assert torch.equal(on_device.cpu(), base), name

@@ -1,7 +1,7 @@
-"""Cases that processes of a group run together: a program, once for all cases, started by test_distributed.py.
+"""Cases for a group of processes: one program for all cases, started by test_distributed.py.
 
-python distributed_cases.py PROCESSES FOLDER CASE... forks that many processes, has each run the cases in this order,
-and prints a JSON object: for each case the tracebacks of the processes in which it failed.
+python distributed_cases.py PROCESSES FOLDER CASE... forks that many processes, each of which runs the cases in this
+order, and prints a JSON object: for each case the tracebacks of the processes in which it failed.
 """
 
 import copy
@@ -36,7 +36,7 @@ def work_is_ordered_with_streams() -> None:
     tensor = torch.full((300, 300), 1.0 + rank, device="opencl")
     for _ in range(20):
         tensor = tensor * 1.0
-    # The hook of a future runs behind the result, and what comes after the future behind the hook.
+    # The hook of a future runs after the result, and operations on the future's value run after the hook.
     work = dist.all_reduce(tensor, async_op=True)
     future = work.get_future().then(lambda done: done.value()[0] / world)
     mean = future.wait()
@@ -67,7 +67,7 @@ def who_waits_with_a_timeout_waits_no_longer() -> None:
     work = dist.irecv(part, 1)
     other = threading.Thread(target=work.wait)
     other.start()
-    # Enough for the other thread to be the one that asks the engine.
+    # Long enough that the other thread is the one polling the engine.
     time.sleep(2)
     start = time.perf_counter()
     try:
@@ -117,7 +117,7 @@ def device_is_known_to_every_name_of_gloo() -> None:
 def trains_like_one_process(
     distributed: nn.Module, single: nn.Module, inputs: torch.Tensor, targets: torch.Tensor
 ) -> None:
-    """Compare the mean losses of processes that have a part of the data each with those of one process."""
+    """Compare the mean losses of processes with a part of the data each with those of one process."""
     rank, world = dist.get_rank(), dist.get_world_size()
     alone = losses(single.to("opencl"), inputs.to("opencl"), targets.to("opencl"))
     parts = (whole.chunk(world)[rank].to("opencl") for whole in (inputs, targets))
@@ -129,7 +129,7 @@ def trains_like_one_process(
 
 def ddp_with_synchronised_batch_norm_trains_like_one_process() -> None:
     model = nn.SyncBatchNorm.convert_sync_batchnorm(convolutional()).to("opencl")
-    # Several buckets, which are reduced while the backward pass goes on.
+    # Several buckets, which are reduced while the backward pass continues.
     trains_like_one_process(DistributedDataParallel(model, bucket_cap_mb=0.005), convolutional(), *images())
 
 
@@ -143,11 +143,11 @@ def fully_sharded_gpt_trains_like_one_process_and_is_saved_and_resharded() -> No
     trains_like_one_process(model, Gpt(), *text())
 
     sharded = get_model_state_dict(model)
-    # Where PyTorch sees a CUDA device too, the default copies ahead from no other.
+    # If PyTorch also sees a CUDA device, the default copies ahead only from that one.
     ahead = {"per_thread_copy_ahead": 0} if torch.cuda.is_available() else {}
     dcp.save(sharded, storage_writer=dcp.FileSystemWriter(FOLDER / "checkpoint", **ahead))
     whole = {name: tensor.full_tensor() for name, tensor in sharded.items()}
-    # Into another sharding, and into tensors that no other process has a part of.
+    # Loads into another sharding, and into tensors that are not sharded.
     placement = lambda tensor: [Shard(1) if tensor.dim() == 2 else Replicate()]  # noqa: E731
     fresh = {name: torch.zeros_like(tensor) for name, tensor in whole.items()}
     other = {name: distribute_tensor(tensor, mesh, placement(tensor)) for name, tensor in fresh.items()}
@@ -207,7 +207,7 @@ FOLDER = Path()
 
 
 def join(rank: int, world: int, backend: str | None) -> None:
-    """Make the default group."""
+    """Create the default group."""
     store = f"file://{FOLDER}/{str(backend).replace(':', '-')}"
     dist.init_process_group(backend, init_method=store, rank=rank, world_size=world, timeout=TIMEOUT)
 
@@ -217,13 +217,13 @@ def run(rank: int, world: int, names: list[str]) -> None:
     failures: dict[str, str] = {}
     join(rank, world, "opencl:gloo")
     for name in names:
-        if failures:  # the processes are no longer at the same place
-            failures[name] = "not run: a case before it has failed"
+        if failures:  # the processes are no longer synchronised
+            failures[name] = "not run: an earlier case failed"
             continue
         try:
             case = getattr(distributed_collectives, name, None) or globals()[name]
             case()
-        # Errors of checkpoints are no Exception.
+        # Errors of checkpoints do not derive from Exception.
         except BaseException:
             failures[name] = traceback.format_exc()
     (FOLDER / f"{rank}.json").write_text(json.dumps(failures))

@@ -1,4 +1,4 @@
-"""Cases of distributed_cases.py: collectives, and tensors that they move, reduce or refuse."""
+"""Cases of distributed_cases.py: collectives, and which tensors they move, reduce or refuse."""
 
 from collections.abc import Callable
 
@@ -7,35 +7,35 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-# Dtypes that gloo moves and reduces by itself; then those moved as bytes and reduced in another dtype, or not at all.
+# Dtypes that gloo supports itself; then dtypes moved as bytes and reduced in another dtype, or not reduced at all.
 KNOWN = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int32, torch.int64, torch.bool)
 WIDENED = (torch.int16, torch.float8_e4m3fn)
 MOVED = (*KNOWN, *WIDENED, torch.uint16, torch.complex64)
 
 
 def same(got: torch.Tensor, want: torch.Tensor) -> None:
-    """Compare a tensor of the device with one of the CPU, bit by bit."""
+    """Compare a device tensor with a CPU tensor, bit by bit."""
     assert got.device.type == "opencl"
     torch.testing.assert_close(got.cpu(), want, rtol=0, atol=0)
 
 
 def values(rank: int, dtype: torch.dtype = torch.float32, rows: int = 3) -> torch.Tensor:
-    """Return the tensor that a process has, on the CPU."""
+    """Return the tensor of a process, on the CPU."""
     return (torch.arange(rows * 2).view(rows, 2) % 3 + rank).to(dtype)
 
 
 def everyone(dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
-    """Return what each process has."""
+    """Return the tensors of all processes."""
     return [values(rank, dtype) for rank in range(dist.get_world_size())]
 
 
 def mine(dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Return what this process has, on the device."""
+    """Return the tensor of this process, on the device."""
     return values(dist.get_rank(), dtype).to("opencl")
 
 
 def empty(dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Return a tensor for what another process has."""
+    """Return a tensor to receive another process's tensor."""
     return torch.zeros(3, 2, dtype=dtype, device="opencl")
 
 
@@ -61,7 +61,7 @@ def collectives_move_every_dtype() -> None:
         dist.scatter(part, [piece.to("opencl") for piece in theirs] if rank == 1 else None, src=1)
         same(part, theirs[rank])
 
-        # Row by row: process r gets row r of everyone, and the last one also the rows that are left.
+        # Row by row: process r gets row r of every process; the last process also gets the remaining rows.
         rows = [1] * (world - 1) + [3 - (world - 1)]
         part = torch.zeros(rows[rank] * world, 2, dtype=dtype, device="opencl")
         dist.all_to_all_single(part, mine(dtype), [rows[rank]] * world, rows)
@@ -103,7 +103,7 @@ def collectives_reduce() -> None:
         same(block, torch.full((5,), total * factor))
     truth = torch.tensor([rank == 0, False, True], device="opencl")
     dist.all_reduce(truth)
-    # A byte of 2 is no bool.
+    # A byte of 2 is not a valid bool.
     assert truth.view(torch.uint8).tolist() == [1, 0, 1]
     large = torch.tensor([2**63 + 1, rank], dtype=torch.uint64).to("opencl")
     sums = [(2**63 + 1) * world % 2**64, sum(range(world))]
@@ -119,7 +119,7 @@ def collectives_reduce() -> None:
 def processes_send_and_receive() -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     following, preceding = (rank + 1) % world, (rank - 1) % world
-    # More than a socket holds: neither side can be waited for alone.
+    # More than a socket buffers: each side can only finish together with the other.
     sent, received = torch.full((1 << 20,), float(rank), device="opencl"), torch.zeros(1 << 20, device="opencl")
     for work in (dist.isend(sent, following), dist.irecv(received, preceding)):
         work.wait()
@@ -155,7 +155,7 @@ def collectives_are_coalesced() -> None:
     for whole, part in zip(wholes, parts, strict=True):
         same(whole, torch.full_like(whole, world, device="cpu"))
         same(part, torch.full_like(part, world**2, device="cpu"))
-    # Named by device, collectives of different kinds are waited for together.
+    # Listed per device, collectives of different kinds are waited for together.
     rank = dist.get_rank()
     first, second, third = mine(), torch.zeros(world, device="opencl"), torch.tensor([1.0], device="opencl")
     with dist._coalescing_manager(device=first.device, async_ops=True) as coalesced:
@@ -207,7 +207,7 @@ def tensors_that_are_not_contiguous_are_moved() -> None:
 def collectives_write_inference_tensors() -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     with torch.inference_mode():
-        # Results that are copied when the exchange is done, by whichever thread sees its end.
+        # Results that the thread that finds the exchange complete copies, whichever it is.
         part, turned = empty(), torch.zeros(2, 3, device="opencl").t()
         for _ in range(10):
             dist.reduce_scatter_tensor(part, torch.cat([mine() for _ in range(world)]))

@@ -1,11 +1,11 @@
-"""Models that distributed_cases.py trains: small, the same in every process, and batches for them."""
+"""Small models and batches for distributed_cases.py, equal in every process."""
 
 import torch
 from torch import nn
 
 
 def convolutional() -> nn.Module:
-    """Return a network with normalisation, the same in every process."""
+    """Return a network with normalisation, equal in every process."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1),
@@ -46,7 +46,7 @@ def images() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def text() -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a batch for `Gpt`, and the tokens that follow."""
+    """Return a batch for `Gpt`, and the following tokens."""
     tokens = torch.randint(0, 50, (4, 17), generator=torch.Generator().manual_seed(3))
     return tokens[:, :-1], tokens[:, 1:]
 

@@ -1,7 +1,7 @@
-"""Waits of the host that a signal ends; test_interrupts.py runs this in a process of its own.
+"""Waits of the host that a signal ends; test_interrupts.py runs this in a separate process.
 
-Each case starts a kernel that takes seconds, and a wait for it. Prints, by the case's name, how long after the signal
-the exception came, what it was, and whether later results were right.
+Each case starts a kernel that takes seconds, and a wait for it. Prints, by the case's name, the time from the signal to
+the exception, the exception, and whether later results were right.
 """
 
 import functools
@@ -17,7 +17,7 @@ import torch
 from torch.library import Library
 
 DEVICE = torch.device("opencl")
-# The signal comes so many seconds after the wait begins, which takes so many; longer where its end is what is expected.
+# Seconds from the start of the wait to the signal, and seconds of the wait: longer if the wait is expected to finish.
 DELAY, LENGTH = 0.15, 3 if "unwatched" in sys.argv else 1.2
 SPIN = """
 __kernel void spin(__global float *x, const long count) {
@@ -32,7 +32,7 @@ small, large = torch.arange(64.0, device=DEVICE), torch.arange(float(1 << 20), d
 
 
 def seconds_of(count: int) -> float:
-    """Time a kernel of so many steps."""
+    """Time a kernel with this many steps."""
     torch.opencl.synchronize()
     start = time.perf_counter()
     spin(scratch, count, elements=1)
@@ -50,7 +50,7 @@ def calibrated() -> int:
 
 
 class Alarm(Exception):
-    """What a handler of the user's raises."""
+    """Raised by a handler of the user."""
 
 
 def on_alarm(*_: object) -> None:
@@ -66,7 +66,7 @@ def interrupted(wait: Callable[[], object], is_ready: bool = False) -> dict[str,
         is_ready: whether the call itself takes long, and needs no kernel before it.
 
     Returns:
-        What is printed.
+        The values to print.
     """
     if not is_ready:
         spin(scratch, STEPS, elements=1)
@@ -100,7 +100,7 @@ def pinned_copy() -> None:
 
 
 def short_of_memory() -> None:
-    """Allocate more than is free, which waits for the device before memory is given back."""
+    """Allocate more than is free, which waits for the device before cached memory is released."""
     total = torch.opencl.mem_get_info()[1]
     held = torch.opencl.memory_reserved()
     torch.opencl.set_per_process_memory_fraction((held + (8 << 20)) / total)
@@ -142,13 +142,13 @@ def backward() -> None:
 
 
 def many() -> None:
-    """Enqueue far more than the device computes meanwhile."""
+    """Enqueue far more than the device computes in the meantime."""
     for _ in range(64):
         spin(scratch, STEPS // 4, elements=1)
 
 
 def graph_of(steps: int) -> torch.opencl.OpenCLGraph:
-    """Capture a few kernels of so many steps."""
+    """Capture a few kernels with this many steps."""
     captured = torch.opencl.OpenCLGraph()
     with torch.opencl.graph(captured):
         for _ in range(8):
@@ -157,13 +157,13 @@ def graph_of(steps: int) -> torch.opencl.OpenCLGraph:
 
 
 def replay_often(captured: torch.opencl.OpenCLGraph) -> None:
-    """Enqueue more than the device computes meanwhile."""
+    """Enqueue more than the device computes in the meantime."""
     for _ in range(8):
         captured.replay()
 
 
 def handler_that_resets() -> dict[str, object]:
-    """Use a graph in the handler of a signal that comes while it is replayed: an error, and the replay continues."""
+    """Use a graph in a signal handler during its replay: that raises an error, and the replay continues."""
     captured, said = graph_of(STEPS // 16), []
 
     def handler(*_: object) -> None:
@@ -181,7 +181,7 @@ def handler_that_resets() -> dict[str, object]:
 
 
 def compile_large() -> None:
-    """Compile a kernel of many statements, which no cache has."""
+    """Compile a kernel of many statements, which is in no cache."""
     seed = int.from_bytes(os.urandom(4), "little") % 1000000
     body = "\n".join(f"v = v * {1 + i * 1e-6:.7f}f + {seed + i}.5f; x[{i}] = v;" for i in range(60000))
     source = f"__kernel void large(__global float *x) {{ float v = x[0];\n{body}\n}}"
@@ -189,7 +189,7 @@ def compile_large() -> None:
 
 
 def writes_after_an_interrupt() -> dict[str, object]:
-    """Interrupt copies, and reuse the memory that they were for at once: the driver must not write there any more."""
+    """Interrupt copies, and reuse their host memory at once: the driver must not write there any more."""
     found = []
     for size in (64, 1 << 22):
         source = torch.arange(float(size), device=DEVICE)
@@ -215,7 +215,7 @@ def writes_after_an_interrupt() -> dict[str, object]:
 
 
 def passed_over() -> dict[str, object]:
-    """Let the handler return: the wait lasts, and its result is right."""
+    """Let the handler return: the wait continues, and its result is right."""
     calls = []
     before = signal.signal(SIGNAL, lambda *_: calls.append(time.perf_counter()))
     value = []
@@ -250,7 +250,7 @@ CASES: dict[str, Callable[[], dict[str, object]]] = {
     "a handler that returns": passed_over,
     "a handler that resets a graph": handler_that_resets,
 }
-# Cases in which the host waits because a CPU has about a second of work waiting.
+# Cases in which the host waits because a CPU has about a second of pending work.
 ON_CPUS = {"enqueueing", "graph", "a handler that resets a graph"}
 if torch.opencl.get_device_properties().type != "cpu":
     CASES = {name: case for name, case in CASES.items() if name not in ON_CPUS}

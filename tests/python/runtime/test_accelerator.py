@@ -1,4 +1,4 @@
-"""torch.accelerator and the other interfaces that are not of one backend."""
+"""torch.accelerator and the other interfaces that are common to all backends."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""Operators in the dtypes that CUDA takes and the CPU does not: libraries avoid those on the CPU alone."""
+"""Operators in dtypes that CUDA supports and the CPU does not: libraries avoid these only on the CPU."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
-# Dtypes in which the expected result is computed. Others stay as they are.
+# Dtypes in which the expected result is computed. Other dtypes are not converted.
 WIDE = {
     **dict.fromkeys((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), torch.float64),
     torch.bool: torch.float64,
@@ -16,9 +16,9 @@ WIDE = {
     torch.complex32: torch.complex64,
 }
 TOLERANCE = {torch.float16: 1e-3, torch.bfloat16: 1.6e-2, torch.complex32: 1e-3}
-# ATen makes three convolutions of float16 of each complex one: sums of hundreds of numbers, and their differences.
+# ATen splits a complex convolution into three float16 ones: sums of hundreds of values, and their differences.
 CONVOLUTION_TOLERANCE = 2e-1
-# Kernels of CUDA, which nothing but its own dispatch calls.
+# Operators of CUDA that only its own dispatch calls.
 CUDAS_OWN = ("torch.ops.aten._flash_attention_forward", "torch.ops.aten._efficient_attention_forward")
 PAIRS = [
     pytest.param(info, dtype, id=f"{info.formatted_name}-{str(dtype).removeprefix('torch.')}")
@@ -36,7 +36,7 @@ def nanmean(x: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
     return nansum(x, *args, **kwargs) / x.isnan().logical_not().sum(*args, **kwargs)
 
 
-# The CPU has these in no complex dtype.
+# The CPU supports these in no complex dtype.
 REFERENCES = {"nansum": nansum, "nanmean": nanmean}
 
 
@@ -49,7 +49,7 @@ def tensors(result: object) -> list[torch.Tensor]:
 
 
 def parts(x: torch.Tensor) -> torch.Tensor:
-    """Return real numbers: of complex ones, one part may be infinite and the other not."""
+    """Return real values: of a complex value, one part may be infinite and the other not."""
     return torch.view_as_real(x.resolve_conj()).double() if x.is_complex() else x.double()
 
 
@@ -70,11 +70,11 @@ def test_dtype_of_cuda_is_taken(device, info: OpInfo, dtype: torch.dtype):
             assert actual.device == device and actual.is_complex() == expected.is_complex()
             assert actual.dtype.itemsize <= expected.dtype.itemsize
             tolerance = CONVOLUTION_TOLERANCE if "conv" in info.name else TOLERANCE.get(dtype, 1e-5)
-            # A transform of several dimensions keeps 16 bits between them, as CUDA's does.
+            # A transform of several dimensions rounds to 16 bits between them, as CUDA's does.
             tolerance *= 4 if info.name.startswith("fft.") else 1
             pair = [tensor.cpu() for tensor in (actual, expected.to(actual.dtype))]
             if expected.is_floating_point() and not actual.is_floating_point():
-                # Integers have no NaN: what a remainder by zero is, nobody says.
+                # Integers have no NaN: the result of a remainder by zero is unspecified.
                 pair = [tensor[expected.isfinite()] for tensor in pair]
             pair = [parts(tensor) for tensor in pair]
             torch.testing.assert_close(*pair, rtol=tolerance, atol=tolerance, equal_nan=True)

@@ -13,7 +13,7 @@ def x(device) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", LOWER)
-def test_products_run_in_the_lower_precision_and_exponentials_in_float32(x, dtype):
+def test_matmuls_run_in_lower_precision_and_exponentials_in_float32(x, dtype):
     with torch.autocast("opencl", dtype=dtype):
         product = x @ x.t()
         assert product.dtype == dtype
@@ -64,7 +64,7 @@ def test_training_step_is_close_to_float32(device, dtype):
         loss.backward()
         return [parameter.grad.cpu() for parameter in plain.parameters()]
 
-    # Inputs, weights and products are rounded to the 8 bits of bfloat16 in two layers, forward and backward.
+    # Inputs, weights and matmuls are rounded to the 8 mantissa bits of bfloat16 in two layers, forward and backward.
     torch.testing.assert_close(gradients(True), gradients(False), rtol=0.05, atol=0.02)
 
 
@@ -85,7 +85,7 @@ def test_custom_functions_may_autocast(x):
 
 
 def scaled_step(device: torch.device, gradient: list[float], **options) -> tuple[torch.Tensor, torch.amp.GradScaler]:
-    """One step of SGD whose gradient is given; returns the parameter and the scaler."""
+    """One step of SGD with the given gradient; returns the parameter and the scaler."""
     scaler = torch.amp.GradScaler(device.type, init_scale=8.0, growth_interval=1, **options)
     parameter = torch.zeros(3, device=device, requires_grad=True)
     optimizer = torch.optim.SGD([parameter], lr=1.0)

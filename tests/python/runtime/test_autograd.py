@@ -1,4 +1,4 @@
-"""Autograd's machinery on the device: hooks, graphs, checkpoints, functions, threads."""
+"""Autograd on the device: hooks, graphs, checkpoints, functions, threads."""
 
 import threading
 from contextlib import nullcontext
@@ -153,7 +153,7 @@ def test_a_process_that_ends_waits_for_the_thread_of_a_backward_pass() -> None:
         y.register_hook(hook)
 
         def backward():
-            total = y.sum()  # a thread's first tensor has passes run in it, on a device that is the CPU
+            total = y.sum()  # on CPU devices, a thread's first tensor makes its backward passes run in it
             with torch.autograd.set_multithreading_enabled(True):
                 total.backward()
 
@@ -162,7 +162,7 @@ def test_a_process_that_ends_waits_for_the_thread_of_a_backward_pass() -> None:
         inside.wait()
         _finish()
         print(released, flush=True)
-        # Python ends a daemon thread in the middle of PyTorch's code otherwise, which ends the process.
+        # Otherwise Python ends a daemon thread inside PyTorch's code, which ends the process.
         thread.join()
     """
     assert output_of(script) == "[True]"
@@ -170,13 +170,13 @@ def test_a_process_that_ends_waits_for_the_thread_of_a_backward_pass() -> None:
 
 @pytest.mark.skipif(
     torch.opencl.get_device_properties().device_class != "cpu",
-    reason="a thread of the engine runs those of other devices",
+    reason="backward passes of other devices run in a thread of the engine",
 )
 def test_backward_runs_in_the_calling_thread_unless_that_is_changed(device):
     threads = []
 
     def run(multithreading=None):
-        """Of a thread that has made its own tensors; the second pass, as the first one starts the engine's threads."""
+        """Use a thread's own tensors; the second pass counts, as the first one starts the engine's threads."""
         x = torch.ones(3, device=device, requires_grad=True)
         with nullcontext() if multithreading is None else torch.autograd.set_multithreading_enabled(multithreading):
             x.sum().backward()

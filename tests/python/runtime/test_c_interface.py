@@ -14,7 +14,7 @@ from shared_libraries import OPENCL, need_headers, shared_library
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
-# An extension: multiplies a tensor by a number with a kernel of its own.
+# An extension that multiplies a tensor by a number with its own kernel.
 EXTENSION = r"""
 #include <CL/cl.h>
 #include <torch_opencl.h>
@@ -98,7 +98,7 @@ def test_an_extension_launches_its_own_kernel_on_a_tensor(extension, device, sid
 def test_streams_are_given_with_their_queues(extension, device):
     x = torch.ones(64, device=device)
     assert extension.streams(x.untyped_storage().data_ptr()) is None
-    assert b"is not where a storage starts" in extension.streams(x[1:].data_ptr())
+    assert b"is not the start of a storage" in extension.streams(x[1:].data_ptr())
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_the_example_of_an_extension_is_built_by_pytorch_and_runs(tmp_path):
     if any(shutil.which(tool, path=path) is None for tool in ("ninja", "g++")):
         pytest.skip("torch.utils.cpp_extension needs ninja and a C++ compiler")
     need_headers()
-    # The name that linkers look for, which distributions have in a package of its own.
+    # The name that linkers look for, which distributions provide in a separate package.
     loader = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if OPENCL in line)
     (tmp_path / "libOpenCL.so").symlink_to(loader)
     code = f"import runpy; runpy.run_path({str(EXAMPLES / 'cpp_extension.py')!r}, run_name='__main__')"

@@ -67,7 +67,7 @@ def fresh():
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_generated_kernels_compute_what_eager_operators_do(device, name, dynamic):
+def test_generated_kernels_agree_with_eager_operators(device, name, dynamic):
     function = FUNCTIONS[name]
     compiled = torch.compile(function, dynamic=dynamic, fullgraph=True)
     for rows, columns in ((48, 64), (5, 130)):
@@ -142,7 +142,7 @@ def test_autocast(device):
         close(torch.compile(model)(x), model(x), rtol=3e-2, atol=3e-2)
 
 
-def test_random_numbers_are_distributed_as_they_should_be(device):
+def test_distributions_of_random_values(device):
     x = torch.ones(40000, device=device)
     dropped = torch.compile(lambda x: F.dropout(x, 0.25))(x)
     assert abs((dropped == 0).float().mean().item() - 0.25) < 0.02
@@ -153,8 +153,8 @@ def test_random_numbers_are_distributed_as_they_should_be(device):
     assert abs(normal.std().item() - 1) < 0.03
 
 
-def test_random_numbers_depend_on_positions_alone(device):
-    """Not on how a kernel's loops are divided into vectors."""
+def test_random_values_depend_only_on_positions(device):
+    """They do not depend on how a kernel's loops are divided into vectors."""
     results = []
     for shape in [(1024,), (1001,), (7, 143), (13, 7, 11)]:
         torch._dynamo.reset()
@@ -181,7 +181,7 @@ def test_atomic_additions(device, dtype):
     )
 
 
-def test_an_index_out_of_range_raises_what_eager_raises(device):
+def test_an_index_out_of_range_raises_as_in_eager_mode(device):
     take = torch.compile(lambda table, index: table[index] * 2)
     table = torch.randn(5, 16, device=device)
     with pytest.raises(IndexError, match="index 7 is out of bounds for dimension with size 5"):
@@ -190,14 +190,14 @@ def test_an_index_out_of_range_raises_what_eager_raises(device):
     close(take(table, good), table[good] * 2)
 
 
-def test_a_number_of_the_host_among_device_tensors(device):
+def test_a_0d_host_tensor_among_device_tensors(device):
     function = torch.compile(lambda x, scale: x * scale + scale)
     x = torch.randn(20, device=device)
     for scale in (torch.tensor(2.5), torch.tensor(3.5)):
         close(function(x, scale), x * scale + scale)
 
 
-def test_a_wrapper_in_cpp_is_refused_in_words(device):
+def test_a_wrapper_in_cpp_is_refused(device):
     with torch._inductor.config.patch(cpp_wrapper=True), pytest.raises(Exception, match="no wrapper in C\\+\\+"):
         torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device=device))
 
@@ -219,7 +219,7 @@ def test_kernels_for_gpus(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_second_process_finds_what_the_first_has_compiled(tmp_path):
+def test_a_second_process_loads_the_kernels_of_the_first(tmp_path):
     for expected in ("hits 0 0", "hits 1 1"):
         done = run_python(SCRIPT, TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
         assert done.returncode == 0, done.stderr
@@ -235,7 +235,7 @@ def test_another_device_class_does_not_get_the_kernels_of_the_first(tmp_path):
         assert "hits 0 0" in done.stdout
 
 
-def test_two_devices_have_kernels_of_their_own():
+def test_two_devices_have_separate_kernels():
     done = run_python(
         """
         import torch

@@ -1,4 +1,4 @@
-"""torch.compile on a bad day: no room, damaged caches, a fork, a device that has gone; eager mode goes on working."""
+"""torch.compile after failures: no memory, damaged caches, a fork, a missing device; eager mode continues to work."""
 
 import subprocess
 import traceback
@@ -26,7 +26,7 @@ def fresh():
         yield
 
 
-def test_damaged_caches_are_filled_anew(tmp_path):
+def test_damaged_caches_are_refilled(tmp_path):
     graphs, programs = tmp_path / "inductor", tmp_path / "programs"
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(graphs), "TORCH_OPENCL_CACHE_DIR": str(programs)}
     assert output_of(PROGRAM, **environment) == "0 True"
@@ -53,7 +53,7 @@ def test_programs_that_cannot_be_kept_cost_only_time(tmp_path):
     assert done.stderr.count("compiled kernels cannot be kept in ") == 1
 
 
-def test_without_room_for_graphs_compiling_raises_and_eager_mode_goes_on(tmp_path):
+def test_a_full_graph_cache_raises_and_eager_mode_continues(tmp_path):
     disk = tmp_path / "inductor"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", disk], check=False).returncode != 0:
@@ -74,7 +74,7 @@ def test_without_room_for_graphs_compiling_raises_and_eager_mode_goes_on(tmp_pat
         subprocess.run(["umount", disk], check=True)
 
 
-def test_a_forked_child_is_refused_and_the_parent_goes_on(tmp_path):
+def test_a_forked_child_is_refused_and_the_parent_continues(tmp_path):
     code = """
         import os, torch
         function = torch.compile(lambda x: x.sin() * 2 + 1)
@@ -94,7 +94,7 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(tmp_path):
     assert "'spawn' start method" in output_of(code, TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
 
 
-def test_no_graph_is_served_for_a_device_that_has_gone(tmp_path):
+def test_cached_graphs_are_not_used_for_a_missing_device(tmp_path):
     code = """
         import torch
         from torch._dynamo.utils import counters
@@ -123,7 +123,7 @@ def test_no_graph_is_served_for_a_device_that_has_gone(tmp_path):
     assert output_of(without, **NO_DRIVER, **inductor) == "refused"
 
 
-def test_too_little_memory_is_pytorchs_own_error_and_less_work_goes_on(device):
+def test_out_of_memory_is_pytorchs_error_and_smaller_work_continues(device):
     function = torch.compile(lambda x: torch.cat([x.sin() * 2, x.cos() + 1]).sort()[0] + 1, dynamic=False)
     x = torch.randn(1 << 20, device=device)
     total = torch.opencl.mem_get_info()[1]
@@ -148,7 +148,7 @@ def test_an_index_out_of_range_names_the_line_that_waits_and_leaves_no_trace(dev
     assert take(table, good).equal(table[good] * 2)
 
 
-def test_a_driver_that_fails_to_build_says_so_and_eager_mode_goes_on(device, monkeypatch):
+def test_a_build_failure_is_reported_and_eager_mode_continues(device, monkeypatch):
     function = lambda x: x.sin() * 2 + 1  # noqa: E731 compiled and not
     x = torch.ones(40, device=device)
     add = runtime.Library.add
@@ -165,7 +165,7 @@ def test_a_driver_that_fails_to_build_says_so_and_eager_mode_goes_on(device, mon
     torch.testing.assert_close(torch.compile(function)(x), function(x))
 
 
-def test_another_pytorch_leaves_graphs_to_eager_mode_and_says_so_once():
+def test_an_unsupported_pytorch_warns_once_and_uses_eager_mode():
     code = """
         import warnings, torch
         from torch_opencl.inductor.names import NEEDED
@@ -183,7 +183,7 @@ def test_another_pytorch_leaves_graphs_to_eager_mode_and_says_so_once():
     assert output_of(code) == "1 True True"
 
 
-def test_every_name_that_is_needed_is_there():
+def test_all_needed_names_exist():
     from torch_opencl import _hooks
 
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""torch.compile: element-wise operations behind a matmul are computed in its kernel, in both device classes."""
+"""torch.compile: element-wise operations after a matmul are fused into its kernel, in both device classes."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ for_cpus = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    """CPU devices fuse, too: what they are spared is no matter of correctness."""
+    """Make CPU devices fuse, too: whether fusion is faster there does not affect correctness."""
     from torch_opencl.inductor import epilogues
 
     monkeypatch.setattr(epilogues, "gains", lambda device: True)
@@ -46,7 +46,7 @@ CHAINS = {
     "positions": lambda x, w, y, b, c: (x @ w).masked_fill(torch.arange(b.shape[0], device=b.device) > 20, 0.0),
     "several results, and the matmul's": result_and_more,
 }
-# One row, one column, few rows and many columns, parts of k with sums of their own, pieces of tiles.
+# One row, one column, few rows and many columns, splits of k with partial sums, partial tiles.
 SIZES = [(1, 64, 100), (70, 20, 1), (3, 40, 700), (8, 5000, 16), (130, 200, 260)]
 
 
@@ -58,7 +58,7 @@ def operands(device, rows, k, columns, dtype=torch.float32):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_chains_behind_a_matmul_are_computed_in_its_kernel(device, name):
+def test_chains_after_a_matmul_are_fused(device, name):
     args = operands(device, 33, 17, 50)
     close(compiled(CHAINS[name], *args), CHAINS[name](*args))
 
@@ -103,21 +103,21 @@ def test_a_result_may_be_read_and_added_to(device):
     close(compiled(function, x, w), function(x, w))
 
 
-def test_results_of_which_parts_are_read_stay_separate(device):
+def test_partly_read_results_are_not_fused(device):
     x, w, y = (torch.randn(40, 40, device=device) for _ in range(3))
     function = lambda x, w, y: (x @ w)[:, ::2] * y[:, 1::2]  # noqa: E731 as above
     close(compiled(function, x, w, y, fused=0, launches=1), function(x, w, y))
     close(compiled(lambda x, w: x @ w, x, w, fused=0), x @ w)
 
 
-def test_more_buffers_than_kernels_take_stay_separate(device):
+def test_too_many_buffers_are_not_fused(device):
     x, w, *others = (torch.randn(20, 20, device=device) for _ in range(12))
     function = lambda x, w, *others: (x @ w + sum(others)).relu()  # noqa: E731 as above
     result, _ = run_and_get_code(torch.compile(function), x, w, *others)
     close(result, function(x, w, *others))
 
 
-def test_indices_behind_a_matmul_are_checked(device):
+def test_indices_after_a_matmul_are_checked(device):
     x, w, table = (torch.randn(16, 16, device=device) for _ in range(3))
     index = torch.arange(16, device=device)
     function = lambda x, w, table, index: (x @ w).relu() + table[index]  # noqa: E731 as above
@@ -178,7 +178,7 @@ def test_epilogues_of_convolutions_on_gpus():
 
 
 @for_cpus
-def test_cpu_devices_leave_convolutions_alone(device, monkeypatch):
+def test_convolutions_are_not_fused_on_cpu_devices(device, monkeypatch):
     monkeypatch.undo()
     x, w = torch.randn(2, 8, 7, 6, device=device), torch.randn(12, 8, 3, 3, device=device)
     function = lambda x, w: F.conv2d(x, w).relu()  # noqa: E731 as above

@@ -1,4 +1,4 @@
-"""torch.compile: element-wise operations behind a convolution are computed in its kernel on GPU devices."""
+"""torch.compile: element-wise operations after a convolution are fused into its kernel on GPU devices."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ pytestmark = [
     requires_torch("2.13", "the fusion of nodes whose loops have other dimensions"),
     pytest.mark.skipif(
         torch.opencl.get_device_properties().device_class != "gpu",
-        reason="test_compile_epilogues.py runs it in the other class",
+        reason="test_compile_epilogues.py runs it with this class",
     ),
 ]
 
@@ -51,7 +51,7 @@ CHAINS = {
 
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("name", CHAINS)
-def test_chains_behind_a_convolution_are_computed_in_its_kernel(device, name, channels_last):
+def test_chains_after_a_convolution_are_fused(device, name, channels_last):
     x = images(device, 2, 8, 7, 6, channels_last=channels_last)
     y = images(device, 2, 12, 7, 6, channels_last=channels_last)
     w, b = weights(device, 12, 8, 3, 3), torch.randn(12, 1, 1, device=device)
@@ -69,7 +69,7 @@ GEOMETRIES = {
         {"stride": (2, 1), "padding": (1, 2), "dilation": 2},
     ),
     "groups": ((2, 8, 7, 6), (12, 4, 3, 3), {"groups": 2, "padding": 1}),
-    "parts of k with sums of their own": ((1, 70, 4, 5), (6, 70, 3, 3), {"padding": 1}),
+    "splits of k with partial sums": ((1, 70, 4, 5), (6, 70, 3, 3), {"padding": 1}),
     "one position": ((2, 8, 3, 3), (12, 8, 3, 3), {}),
     "pieces of tiles": ((3, 6, 17, 9), (70, 6, 3, 3), {}),
     "one dimension": ((3, 8, 20), (12, 8, 3), {"stride": 2}),
@@ -115,7 +115,7 @@ def test_autocast(device):
 
 
 class Block(nn.Module):
-    """A residual block, which makes more channels where strides make fewer positions."""
+    """A residual block, with more output channels if it has strides."""
 
     def __init__(self, channels, out_channels, stride=1):
         super().__init__()
@@ -134,7 +134,7 @@ class Block(nn.Module):
 
 
 def residual_net(device):
-    """Return two blocks, whose norms' statistics are not what they begin with."""
+    """Return two blocks whose norms have non-default statistics."""
     torch.manual_seed(0)
     model = nn.Sequential(Block(12, 12), Block(12, 16, stride=2)).to(device)
     for norm in model.modules():
@@ -149,13 +149,13 @@ def residual_net(device):
 def test_residual_blocks_in_inference(device, channels_last):
     model, x = residual_net(device).eval(), images(device, 2, 12, 10, 10, channels_last=channels_last)
     with torch.no_grad():
-        # The last addition reads two convolutions and two norms: more than a kernel takes.
+        # The last addition reads two convolutions and two norms: more buffers than a kernel takes.
         actual = compiled(model, x, fused=3, launches=2)
         close(actual, model(x))
         assert actual.stride() == model(x).stride()
 
 
-def test_norms_that_freezing_has_made_part_of_the_weights(device):
+def test_norms_folded_into_weights_by_freezing(device):
     model, x = residual_net(device).eval(), images(device, 2, 12, 10, 10)
     with torch.no_grad(), torch._inductor.config.patch(freezing=True):
         close(compiled(model, x, fused=4, launches=1), model(x))
@@ -189,7 +189,7 @@ def test_gradients_need_the_convolution_itself(device):
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize(("stride", "fused"), [(1, 1), (2, 0)])
 def test_one_kernel_serves_all_sizes(device, stride, fused, channels_last):
-    # Where strides divide sizes, Inductor does not see that an output is read in its order.
+    # If strides divide sizes, Inductor does not recognise that an output is read in memory order.
     model = nn.Sequential(nn.Conv2d(8, 12, 3, stride, padding=1), nn.SiLU()).to(device).eval()
     first, *others = (
         images(device, *shape, channels_last=channels_last) for shape in ((2, 8, 7, 6), (3, 8, 12, 6), (5, 8, 9, 20))
@@ -227,7 +227,7 @@ def test_as_many_buffers_as_kernels_take(device):
     close(result, function(x, w, *others, x))
 
 
-def test_results_that_are_not_read_in_their_order_stay_separate(device):
+def test_results_read_in_another_order_are_not_fused(device):
     x, w, y = images(device, 2, 8, 7, 6), weights(device, 12, 8, 3, 3), images(device, 2, 12, 5, 2)
     parts = lambda x, w, y: F.conv2d(x, w)[..., ::2] * y  # noqa: E731 as above
     close(compiled(parts, x, w, y, fused=0, launches=1), parts(x, w, y))
@@ -243,7 +243,7 @@ def test_results_that_are_not_read_in_their_order_stay_separate(device):
         ((2, 8, 7, 6), (12, 8, 3, 3), {"dtype": torch.float64}),
     ],
 )
-def test_what_is_no_gemm_of_ours_stays_separate(device, shape, weight_shape, options):
+def test_convolutions_without_our_gemm_are_not_fused(device, shape, weight_shape, options):
     options = dict(options)
     dtype = options.pop("dtype", torch.float32)
     x, w = images(device, *shape, dtype=dtype), weights(device, *weight_shape, dtype=dtype)
@@ -251,20 +251,20 @@ def test_what_is_no_gemm_of_ours_stays_separate(device, shape, weight_shape, opt
     close(compiled(function, x, w, fused=0, launches=1), function(x, w))
 
 
-def test_transposed_convolutions_stay_separate(device):
+def test_transposed_convolutions_are_not_fused(device):
     x, w = images(device, 2, 8, 7, 6), weights(device, 8, 12, 3, 3)
     function = lambda x, w: F.conv_transpose2d(x, w, stride=2).relu()  # noqa: E731 as above
     close(compiled(function, x, w, fused=0, launches=1), function(x, w))
 
 
-def test_what_turns_it_off(device):
+def test_epilogue_fusion_can_be_turned_off(device):
     x, w = images(device, 2, 8, 7, 6), weights(device, 12, 8, 3, 3)
     function = lambda x, w: F.conv2d(x, w).relu()  # noqa: E731 as above
     with torch._inductor.config.patch(epilogue_fusion=False):
         close(compiled(function, x, w, fused=0, launches=1), function(x, w))
 
 
-def test_another_library_turns_it_off(device):
+def test_nothing_is_fused_with_another_blas_library(device):
     x, w = images(device, 2, 8, 7, 6), weights(device, 12, 8, 3, 3)
     function = lambda x, w: F.conv2d(x, w).relu()  # noqa: E731 as above
     before = torch.backends.opencl.preferred_blas_library()

@@ -1,4 +1,4 @@
-"""torch.compile with what else PyTorch offers: freezing, autotuning, export, streams, flex_attention, static caches."""
+"""torch.compile with other PyTorch features: freezing, autotuning, export, streams, flex_attention, static caches."""
 
 import copy
 import functools
@@ -30,7 +30,7 @@ def fresh():
     torch.manual_seed(0)
 
 
-def test_wrappers_allocate_what_torch_does(device):
+def test_wrappers_allocate_as_torch_does(device):
     for size, stride in (((2, 3), (3, 1)), ((), ()), ((0, 4), (4, 1)), ((3, 2), (1, 3)), ((1,) * 20, (1,) * 20)):
         for dtype in (torch.float32, torch.bfloat16, torch.bool, torch.int64, torch.complex64):
             made = runtime.empty_strided(size, stride, runtime.dtype_code(dtype), 0)
@@ -43,7 +43,7 @@ def test_wrappers_allocate_what_torch_does(device):
         assert runtime.empty_strided((2,), (1,), runtime.dtype_code(torch.float32), 0).is_inference()
 
 
-def test_wrappers_raise_what_torch_does(device):
+def test_wrappers_raise_as_torch_does(device):
     code = runtime.dtype_code(torch.float32)
     with pytest.raises(RuntimeError, match="negative dimension"):
         runtime.empty_strided((-2,), (1,), code, 0)
@@ -74,8 +74,8 @@ def test_convolutions_keep_the_layout_of_their_inputs(device):
     close(result, model(x), rtol=1e-3, atol=1e-3)
 
 
-@requires_torch("2.13", "a registry of what measures for a device")
-def test_images_of_changing_size_behind_convolutions_with_strides(device):
+@requires_torch("2.13", "a registry of benchmarkers by device")
+def test_images_of_changing_size_after_strided_convolutions(device):
     model = nn.ModuleList([nn.Conv2d(3, 4, 3, stride=2), nn.GroupNorm(2, 4)])
     moved = copy.deepcopy(model).to(device)
 
@@ -110,7 +110,7 @@ def test_gelu_is_as_exact_as_that_of_eager_mode(device, dtype):
 
 
 def test_fractional_pooling_of_changing_sizes(device):
-    """Half a size is an index there, and a float in the bounds that are known of it."""
+    """The halved size is an index in the kernel, and a float in the value ranges of Inductor."""
 
     def function(x, samples):
         return torch.ops.aten.fractional_max_pool2d(x, (2, 2), (x.shape[-2] // 2, x.shape[-1] // 2), samples)[0]
@@ -122,7 +122,7 @@ def test_fractional_pooling_of_changing_sizes(device):
 
 
 @pytest.mark.parametrize("options", [{"max_autotune": True}, {"coordinate_descent_tuning": True}])
-def test_autotuning_measures_where_there_is_a_choice(device, options):
+def test_autotuning(device, options):
     a, b = torch.randn(16, 4096, device=device), torch.randn(4096, 16, device=device)
     function = lambda a, b: torch.relu(a @ b) + 1  # noqa: E731 compiled and not
     close(torch.compile(function, options=options)(a, b), function(a, b), rtol=1e-3, atol=1e-3)
@@ -177,7 +177,7 @@ def causal(b, h, q, k):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_flex_attention_computes_what_its_functions_say(device, masked):
+def test_flex_attention(device, masked):
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     query, key, value = (torch.randn(2, 4, 64, 16, device=device, requires_grad=True) for _ in range(3))
@@ -193,7 +193,7 @@ def test_flex_attention_computes_what_its_functions_say(device, masked):
     close(torch.autograd.grad(actual.square().sum(), (query, key, value)), gradients, rtol=1e-3, atol=1e-3)
 
 
-def test_gradients_of_what_flex_attention_captures_are_refused_in_words(device):
+def test_gradients_of_tensors_captured_by_flex_attention_are_refused(device):
     from torch.nn.attention.flex_attention import flex_attention
 
     query, bias = torch.randn(1, 2, 64, 16, device=device), torch.randn(2, device=device, requires_grad=True)
@@ -207,7 +207,7 @@ def test_gradients_of_what_flex_attention_captures_are_refused_in_words(device):
     torch.compile(flex_attention)(query, query, query, score_mod=lambda s, b, h, i, j: s + detached[h])
 
 
-def test_scaled_dot_product_attention_with_a_mask_of_its_own(device):
+def test_scaled_dot_product_attention_with_a_computed_mask(device):
     query, key, value = (torch.randn(2, 4, 32, 16, device=device) for _ in range(3))
     function = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, (q[..., :1] > 0).expand(-1, -1, -1, 32))  # noqa: E731
     close(torch.compile(function)(query, key, value), function(query, key, value), equal_nan=True)

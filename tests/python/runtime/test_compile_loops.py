@@ -96,7 +96,7 @@ def test_joined_tensors(device, widths, dynamic):
             F.pad(a, (16, 8)),
             F.pad(b, (3, 32)).amax(0),
             torch.cat([c, c + 1], 0),
-            joined > 0,  # unlike 1, nothing is rounded across it
+            joined > 0,  # unlike 1, no value crosses 0 by rounding
         )
 
     tensors = [torch.randn(5, width, device=device) for width in widths]
@@ -249,7 +249,7 @@ def test_long_reductions_with_few_results(device):
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("shape", [(1500, 1000), (517, 3001), (70_000, 24), (40, 50_000)], ids=str)
 def test_reductions_of_many_columns(device, shape, dynamic):
-    """More than caches hold: rows are shared out where columns are few, and read as long as they are."""
+    """Larger than caches: rows are split if there are few columns, and the longest possible reads are used."""
 
     def gradients(x, grad, mean, scale):
         normed = (x - mean) * scale
@@ -288,7 +288,7 @@ def test_batch_norm_updates_its_statistics_in_its_own_kernel(device):
     layer = nn.BatchNorm2d(16).to(device)
     x = torch.randn(4, 16, 8, 8, device=device)
     _, (code,) = run_and_get_code(torch.compile(lambda x: layer(x).relu()), x)
-    # Its normalization, and the counter of batches.
+    # One for the normalisation, and one for the counter of batches.
     assert code.count("_opencl_launch(") <= 2
     expected = nn.BatchNorm2d(16).to(device)
     expected(x)
@@ -314,14 +314,14 @@ def test_tensors_that_are_read_and_replaced_in_one_kernel(device):
     torch.testing.assert_close((results[0], tensors), (results[1], copies), rtol=1e-5, atol=1e-5)
 
 
-def replaced_behind_a_loop(x, row):
+def replaced_after_a_loop(x, row):
     total = x.sum(-1)
     scaled = (x - total[:, None]) * row[:, None]
     row.copy_(total * 2)
     return scaled
 
 
-def replaced_behind_two(x, row):
+def replaced_after_two_loops(x, row):
     largest = (x - (row + x.sum(-1))[:, None]).amax(-1)
     row.copy_(largest)
     return x * largest[:, None]
@@ -340,7 +340,7 @@ def added_to(x, row):
 
 
 @pytest.mark.parametrize(
-    "function", [replaced_behind_a_loop, replaced_behind_two, replaced_by_what_is_reduced, added_to]
+    "function", [replaced_after_a_loop, replaced_after_two_loops, replaced_by_what_is_reduced, added_to]
 )
 def test_a_value_of_a_row_is_replaced_once_all_of_it_has_read_it(device, function):
     x, row = torch.randn(20, 300, device=device), torch.randn(20, device=device)

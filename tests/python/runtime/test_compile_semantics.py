@@ -1,4 +1,4 @@
-"""torch.compile: what PyTorch's own tests of Inductor ask beyond plain functions: bounds, dtypes, mutation, sizes."""
+"""torch.compile: topics of PyTorch's own tests of Inductor beyond plain functions: bounds, dtypes, mutation, sizes."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def same(function, *args, **limits):
     ids=["gather", "masked", "scatter"],
 )
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-def test_positions_out_of_range_raise_what_eager_raises(device, function, dynamic):
+def test_positions_out_of_range_raise_as_in_eager_mode(device, function, dynamic):
     compiled = torch.compile(function, dynamic=dynamic)
     with pytest.raises(IndexError, match="out of bounds for dimension with size 5"):
         compiled(torch.randn(5, 40, device=device)).cpu()
@@ -61,7 +61,7 @@ def test_a_negative_index_out_of_range_is_named_as_it_was_given(device):
 
 
 @pytest.mark.parametrize("divisor", [3, 7.7, 2.0**-130, 1e-45, float("inf"), 0.0], ids=str)
-def test_a_quotient_by_a_constant_is_what_eager_gives(device, divisor):
+def test_a_quotient_by_a_constant_is_that_of_eager_mode(device, divisor):
     x = torch.arange(-50.0, 50, device=device)
     same(lambda x: (x / divisor, x / torch.full_like(x, divisor), x.int() / divisor), x, rtol=0, atol=0)
 
@@ -73,7 +73,7 @@ def test_sums_in_narrow_dtypes_wrap(device):
     same(lambda x: x.prod(1, dtype=torch.int16).float(), x)
 
 
-def test_dtypes_that_no_kernel_computes_in_are_left_to_eager(device):
+def test_dtypes_without_kernels_run_in_eager_mode(device):
     x = torch.randn(20, device=device)
     same(lambda x: (x + 1).to(torch.float8_e4m3fn).float() * 2, x)
 
@@ -98,7 +98,7 @@ def test_sizes_that_depend_on_data_may_be_zero(device, selected):
         close(torch.compile(function, fullgraph=True)(x), function(x))
 
 
-def test_numbers_that_python_rounds_to_digits(device):
+def test_python_round_with_digits(device):
     x = torch.zeros(3, device=device)
 
     def function(x, i):

@@ -1,4 +1,4 @@
-"""torch.compile: operators that graphs leave to kernels of eager mode where these are faster."""
+"""torch.compile: operators that graphs do not decompose, because their eager kernels are faster."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def fresh():
 
 
 def check(function, x, dynamic):
-    """Compare a compiled function's value and gradient with eager mode's, also without autograd."""
+    """Compare a compiled function's value and gradient with eager mode, also without autograd."""
     compiled = torch.compile(function, dynamic=dynamic, fullgraph=True)
     x.requires_grad_()
     grads = torch.randn_like(function(x))
@@ -129,7 +129,7 @@ def test_exported_graphs_are_those_of_other_devices(device):
     assert operators(x) == operators(x.cpu())
 
 
-def test_additions_where_inductor_was_imported_first(device):
+def test_additions_if_inductor_is_imported_first(device):
     program = """
 import torch, torch._inductor.compile_fx
 import torch_opencl

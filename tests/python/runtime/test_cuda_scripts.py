@@ -1,4 +1,4 @@
-"""torch_opencl.integrations.enable("cuda"): scripts written for CUDA run on the device, and all is put back."""
+"""torch_opencl.integrations.enable("cuda"): CUDA scripts run on the device, and disable restores everything."""
 
 import json
 from pathlib import Path
@@ -124,7 +124,7 @@ def test_autocast_has_cudas_dtype_and_scalers_scale_on_the_device(device, enable
         assert Double.apply(x.half()).dtype == torch.float32
 
 
-def test_checkpoints_are_loaded_to_the_device_whatever_they_name(device, enabled, tmp_path):
+def test_checkpoints_of_any_location_are_loaded_to_the_device(device, enabled, tmp_path):
     torch.save({"w": torch.arange(3.0)}, tmp_path / "x.pt")
     for place in ("cuda", "cuda:0", torch.device("cuda"), {"cpu": "cuda:0"}, lambda storage, _: storage.cuda()):
         loaded = torch.load(tmp_path / "x.pt", map_location=place, weights_only=True)["w"]

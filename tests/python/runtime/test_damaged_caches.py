@@ -1,4 +1,4 @@
-"""The driver's own cache, damaged: one process may die of it, and none after that."""
+"""The driver's own cache, damaged: at most one process crashes because of it."""
 
 import shutil
 import signal
@@ -24,7 +24,7 @@ KILLED = textwrap.dedent(PROGRAM) + "import os, signal; os.kill(os.getpid(), sig
 @pytest.fixture(scope="module", autouse=True)
 def pocl() -> None:
     if torch.opencl.get_device_properties().platform != "Portable Computing Language":
-        pytest.skip("the driver has no cache of its own")
+        pytest.skip("the driver has no cache")
 
 
 def environment(folder: Path) -> dict[str, str | None]:
@@ -37,7 +37,7 @@ def environment(folder: Path) -> dict[str, str | None]:
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory) -> Path:
-    """Caches that a process has filled."""
+    """Caches filled by a process."""
     folder = tmp_path_factory.mktemp("caches")
     assert output_of(PROGRAM, **environment(folder)) == "3 0"
     return folder
@@ -45,7 +45,7 @@ def filled(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def caches(filled, tmp_path) -> Path:
-    """A copy of them."""
+    """A copy of the filled caches."""
     return Path(shutil.copytree(filled, tmp_path / "caches"))
 
 
@@ -60,7 +60,7 @@ def set_aside(caches: Path) -> list[Path]:
     return list(caches.glob("driver.damaged-*"))
 
 
-def test_what_is_whole_is_used_and_leaves_no_marker(caches):
+def test_an_intact_cache_is_used_and_leaves_no_marker(caches):
     done = run_python(PROGRAM, **environment(caches))
     assert (done.stdout, done.stderr) == ("0 3\n", "")
     assert list(caches.glob("driver/torch_opencl/*")) == [] == set_aside(caches)
@@ -82,21 +82,21 @@ def test_programs_without_kernels_are_built_once_more(caches, change):
     [(".bc", lambda content: content[: len(content) // 2]), (".so", lambda content: bytes(len(content)))],
     ids=["build", "launch"],
 )
-def test_after_a_process_that_died_of_it_the_cache_is_set_aside(caches, suffix, change):
+def test_a_cache_that_crashed_a_process_is_set_aside(caches, suffix, change):
     damage(caches, suffix, change)
     died = run_python(PROGRAM, **environment(caches))
     assert died.returncode < 0
     again = run_python(PROGRAM, **environment(caches))
     assert again.returncode == 0, again.stderr
     (aside,) = set_aside(caches)
-    assert again.stderr.count(str(aside)) == 1 and "compiled anew" in again.stderr
+    assert again.stderr.count(str(aside)) == 1 and "compiled again" in again.stderr
     assert f"{suffix} is damaged" in again.stderr
     third = run_python(PROGRAM, **environment(caches))
     assert (third.stdout, third.stderr) == ("0 3\n", "")
     assert set_aside(caches) == [aside]
 
 
-def test_a_process_that_is_killed_while_it_computes_says_nothing_of_the_cache(caches):
+def test_a_process_killed_while_computing_does_not_invalidate_the_cache(caches):
     for _ in range(2):
         killed = run_python(KILLED, **environment(caches))
         assert killed.returncode == -signal.SIGKILL
@@ -105,8 +105,8 @@ def test_a_process_that_is_killed_while_it_computes_says_nothing_of_the_cache(ca
     assert set_aside(caches) == []
 
 
-def test_processes_that_end_while_they_load_cost_the_cache_if_two_in_a_row_do(caches):
-    """As those that are killed. The file stands for one that has begun to load."""
+def test_the_cache_is_set_aside_after_two_processes_end_while_loading(caches):
+    """The file simulates a process that ended while it loaded programs, as a killed one would."""
     marker = caches / "driver" / "torch_opencl" / "ended.running"
 
     def after_an_end() -> str:
@@ -148,7 +148,7 @@ def test_a_folder_that_is_deleted_while_a_process_runs_is_made_again(caches):
     assert list(caches.glob("driver/**/*.so"))
 
 
-def test_no_device_for_want_of_a_folder_is_named(tmp_path):
+def test_a_missing_device_because_of_an_unwritable_folder_is_explained(tmp_path):
     (tmp_path / "file").write_text("")
     folder = tmp_path / "file" / "driver"
     done = run_python("import torch; torch.ones(1, device='opencl')", POCL_CACHE_DIR=str(folder))

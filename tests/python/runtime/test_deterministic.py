@@ -1,4 +1,4 @@
-"""torch.use_deterministic_algorithms: the same bits in every run, and known contents of new memory."""
+"""torch.use_deterministic_algorithms: bitwise equal results in every run, and filled new memory."""
 
 import pytest
 import torch

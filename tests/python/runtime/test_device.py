@@ -1,4 +1,4 @@
-"""Devices: how many, what they are, which one is current, which ones TORCH_OPENCL_DEVICES lets through."""
+"""Devices: their number, their properties, the current one, and the filter TORCH_OPENCL_DEVICES."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_device_without_index_is_the_current_one(device):
     assert torch.empty(1, device=device).is_opencl
 
 
-def test_contexts_that_select_nothing(device):
+def test_contexts_that_select_no_device(device):
     with torch.opencl.device(None), torch.opencl.device(-1), torch.opencl.device_of(torch.empty(1)):
         assert torch.opencl.current_device() == device.index
     with torch.opencl.device_of(torch.empty(1, device=device)):
@@ -83,12 +83,12 @@ def test_devices_do_not_read_each_others_memory(device):
         torch.opencl.can_device_access_peer(device, 99)
 
 
-def test_what_other_backends_have_and_opencl_has_not(device):
+def test_placeholders_for_functions_of_other_backends(device):
     assert torch.opencl.get_arch_list() == []
     assert not torch.opencl.is_current_stream_capturing()
 
 
-def test_every_name_of_the_module_is_there():
+def test_all_public_names_exist():
     assert [name for name in torch.opencl.__all__ if not hasattr(torch.opencl, name)] == []
     assert torch.opencl.__all__ == sorted(torch.opencl.__all__)
 
@@ -103,12 +103,12 @@ def test_names_that_only_other_devices_have_say_what_to_use():
 
 
 @pytest.mark.parametrize("other", ["cuda", "xpu"])
-def test_every_name_of_other_devices_is_here_or_its_lack_explained(other):
+def test_names_of_other_devices_exist_or_their_lack_is_explained(other):
     from torch_opencl import _refused
 
-    # Some names are served by the module's __getattr__.
+    # Some names come from the module's __getattr__.
     ours, theirs = set(dir(torch.opencl)) | set(torch.opencl.__all__), getattr(torch, other)
-    # Others import modules and classes for themselves.
+    # Other backends also export modules and classes that they use themselves.
     public = {
         name
         for name in theirs.__all__
@@ -138,10 +138,10 @@ def test_a_filter_without_a_match_says_which_devices_there_are():
     assert torch.opencl.get_device_name(0) in done.stderr
 
 
-def test_a_filter_that_is_not_text_is_refused():
+def test_a_filter_that_is_not_utf8_is_refused():
     done = run_python("import torch; torch.ones(1, device='opencl')", TORCH_OPENCL_DEVICES="\udcff\udcfe")
     assert done.returncode == 1
-    assert "is not text in UTF-8" in done.stderr
+    assert "is not valid UTF-8" in done.stderr
 
 
 def test_an_empty_filter_hides_every_device():

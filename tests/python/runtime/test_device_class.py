@@ -1,4 +1,4 @@
-"""TORCH_OPENCL_DEVICE_CLASS: the kernels for many small cores, and those for a few large ones, on whatever there is."""
+"""TORCH_OPENCL_DEVICE_CLASS: the kernels for many small cores, and those for a few large ones, on any device."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from benchmarks.caches import caches_in
 FOLDER = Path(__file__).parents[1] / "ops"
 
 
-# In processes of their own, as compiling these kernels for the first time takes most of a minute.
+# In separate processes, as compiling these kernels for the first time takes most of a minute.
 CASES, ATTENTION_CASES, ORDER_CASES, DTYPE_CASES, FFT_CASES, LINALG_CASES, VISION_CASES = (
     f"device_class{kind}_cases.py" for kind in ("", "_attention", "_order", "_dtype", "_fft", "_linalg", "_vision")
 )
@@ -37,7 +37,7 @@ PARTS = [
 @pytest.mark.parametrize("device_class", ["cpu", "gpu"])
 def test_either_class_of_kernels_is_right_on_this_device(device_class: str, cases: str, part: str):
     if torch.opencl.get_device_properties().type == device_class:
-        pytest.skip("the class of this device, which all other tests are run with")
+        pytest.skip("the class of this device, with which all other tests run")
     done = run_python("-m pytest -q -x", str(FOLDER / cases), "-k", part, TORCH_OPENCL_DEVICE_CLASS=device_class)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -58,8 +58,8 @@ def test_drivers_print_nothing_when_kernels_of_gpus_are_built(tmp_path):
     assert done.returncode == 0 and not done.stderr, done.stderr
 
 
-# Stands before the loader of OpenCL, and gives the platform a name that is none of a driver which compiles kernels as
-# they are launched.
+# Wraps the OpenCL loader, and renames the platform, so that it is not recognised as a driver that compiles kernels at
+# their launch.
 OF_ANOTHER_NAME = f"""
 #include <dlfcn.h>
 #include <stddef.h>
@@ -105,8 +105,8 @@ ONE_BY_ONE = """
 """
 
 
-def test_programs_have_one_kernel_where_a_driver_compiles_all_of_them(tmp_path):
-    """And a second process loads them."""
+def test_programs_have_one_kernel_if_a_driver_compiles_all_kernels_at_once(tmp_path):
+    """Also checks that a second process loads them."""
     shim = shared_library(tmp_path, OF_ANOTHER_NAME)
     variables = caches_in(tmp_path) | {"TORCH_OPENCL_DEVICE_CLASS": "gpu", "OPENCL_DYLIB_PATH": str(shim)}
     assert [output_of(ONE_BY_ONE, **variables).split() for _ in range(2)] == [
@@ -139,10 +139,10 @@ DRAWN = """
 """
 
 
-def test_a_seed_makes_the_same_numbers_in_either_class():
+def test_a_seed_gives_the_same_values_in_both_classes():
     drawn = [output_of(DRAWN, TORCH_OPENCL_DEVICE_CLASS=device_class).splitlines() for device_class in ("cpu", "gpu")]
     assert drawn[0][:-4] == drawn[1][:-4]
-    # Made by functions of the device, which may round vectors otherwise than numbers.
+    # Computed with functions of the device, which may round vectors differently from scalars.
     for lines in zip(drawn[0][-4:], drawn[1][-4:], strict=True):
         first, second = ([float(number) for number in line.split()] for line in lines)
         assert first == pytest.approx(second, rel=1e-5, abs=1e-6)

@@ -1,4 +1,4 @@
-"""torch.distributed with tensors of the device: groups of processes on this machine, with gloo."""
+"""torch.distributed with device tensors: groups of processes on one machine, with gloo."""
 
 import json
 import os
@@ -36,7 +36,7 @@ OF_TWO = [
 OF_FOUR = ["distributed_tensors_on_a_mesh_of_two_dimensions_compute"]
 
 
-# Stands before the loader of OpenCL, and hides that the device shares the host's memory.
+# Wraps the OpenCL loader, and hides that the device shares the host's memory.
 OF_ITS_OWN = f"""
 #include <dlfcn.h>
 #include <stddef.h>
@@ -51,7 +51,7 @@ extern "C" int clGetDeviceInfo(void *device, unsigned name, size_t size, void *v
 
 
 def failures_of(processes: int, cases: list[str], folder: Path, **environment: str) -> dict[str, list[str]]:
-    """Run cases in processes of a group, all in the same ones."""
+    """Run cases in a group of processes, all cases in the same processes."""
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     done = run_python(f"-m distributed_cases {processes} {folder}", *cases, PYTHONPATH=path, **environment)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
@@ -73,15 +73,15 @@ def test_in_four_processes(tmp_path):
     assert failed == {case: [] for case in OF_FOUR}, failed
 
 
-def test_devices_with_memory_of_their_own_send_copies(tmp_path):
+def test_devices_with_separate_memory_send_copies(tmp_path):
     shim = shared_library(tmp_path, OF_ITS_OWN)
     cases = ["collectives_move_every_dtype", "collectives_reduce", "processes_send_and_receive"]
     failed = failures_of(2, cases, tmp_path, OPENCL_DYLIB_PATH=str(shim))
     assert failed == {case: [] for case in cases}, failed
 
 
-def test_a_group_outlives_no_killed_process_but_says_so(tmp_path):
-    # In the time-out, which a closed connection does not wait for.
+def test_a_killed_process_is_an_error_of_its_group(tmp_path):
+    # Within the timeout: a closed connection is noticed earlier.
     lines = output_of(
         """
         import os, signal, sys, time
@@ -116,7 +116,7 @@ def test_a_group_outlives_no_killed_process_but_says_so(tmp_path):
             print([child.exitcode for child in children])
         """,
         str(tmp_path),
-        # A process that was killed leaves its driver's cache in doubt, and the other tests theirs.
+        # A killed process leaves its driver's cache suspect; this keeps it separate from the cache of other tests.
         **caches_in(tmp_path),
     ).splitlines()
     first, second, alive, codes = lines
@@ -146,7 +146,7 @@ os.write(1, f"done {dist.get_rank()} {tensor.tolist()}\\n".encode())
 dist.destroy_process_group()
 """
     )
-    # Without it torchrun of these releases gives the new processes the addresses of the old ones, on any device.
+    # Otherwise torchrun of these releases gives the new processes the addresses of the old ones, on any device.
     unshared = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     done = run_python(f"{TORCHRUN} --max-restarts 1 {program}", **unshared, **caches_in(tmp_path))
     assert done.returncode == 0, done.stderr

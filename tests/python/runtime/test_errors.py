@@ -1,4 +1,4 @@
-"""Bad input: the exception that PyTorch's own backends raise, naming what was wrong; and life goes on."""
+"""Invalid input: the exceptions of PyTorch's own backends, with the wrong value; later work is not affected."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from processes import output_of, run_python, two_devices
 
 @pytest.fixture(autouse=True)
 def alive(device):
-    """After every error the device still computes."""
+    """Check that the device still computes after every error."""
     kept = torch.arange(4.0, device=device)
     yield
     assert (kept + 1).tolist() == [1, 2, 3, 4]
@@ -49,7 +49,7 @@ def test_probabilities_of_bernoulli_are_checked(device, probability):
         torch.bernoulli(probabilities).sum().item()
 
 
-def test_lists_of_numbers_have_one_for_each_tensor(device):
+def test_scalar_lists_need_one_value_per_tensor(device):
     tensors = [torch.ones(2, device=device), torch.ones(3, device=device)]
     for numbers in ([], [2.0], [2.0, 3.0, 4.0]):
         for name in ("_foreach_add", "_foreach_mul", "_foreach_sub_", "_foreach_div_"):
@@ -58,7 +58,7 @@ def test_lists_of_numbers_have_one_for_each_tensor(device):
     assert all((tensor == 1).all() for tensor in tensors)
 
 
-def test_a_number_on_the_host_may_join(device):
+def test_a_0d_host_tensor_is_accepted(device):
     x = torch.ones(3, device=device)
     assert (x + torch.tensor(2.0)).tolist() == [3, 3, 3]
     assert (torch.tensor(2.0) * x).device == device
@@ -118,7 +118,7 @@ def image_loss(where, target):
 def test_a_class_out_of_range_is_found(device, wrong, reduction):
     likelihoods = torch.zeros(3, 3, device=device, requires_grad=True)
     target = torch.tensor([0, wrong, 2], device=device)
-    # The kernel leaves a note; whoever waits for the device first finds it, once.
+    # The kernel records the error; the first wait for the device raises it, once.
     loss = torch.nn.functional.cross_entropy(likelihoods, target, reduction=reduction)
     loss.sum().backward()
     with pytest.raises(IndexError, match=rf"Target {wrong} is out of bounds\."):
@@ -141,7 +141,7 @@ def test_a_fault_stays_with_its_stream(device, side_stream):
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.5, float("nan")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-def test_what_is_no_probability_is_found(device, dtype, wrong):
+def test_values_that_are_not_probabilities_are_refused(device, dtype, wrong):
     right = torch.full((40,), 0.5, dtype=dtype, device=device)
     bad = right.index_fill(0, torch.tensor([33], device=device), wrong)
     for arguments, name in (((bad, right), "input"), ((right, bad), "target")):
@@ -182,7 +182,7 @@ def test_dtypes_without_kernels_can_be_copied_and_run_on_the_cpu(device):
         x.sqrt()
 
 
-def test_nothing_else_breaks_where_a_cache_folder_is_a_file(tmp_path):
+def test_a_file_as_cache_folder_is_not_an_error(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
     code = "import torch; assert torch.ones(3, device='opencl').sum().item() == 3"
@@ -215,7 +215,7 @@ ONES, NO_MASK = [1, 1], [True, True, True]
 
 
 def convolve(x, weight, bias=None, *, stride=ONES, dilation=ONES, transposed=False, output_padding=(0, 0), groups=1):
-    """Call the backend's convolution without the checks of the public one."""
+    """Call the backend's convolution without the checks of the public function."""
     return aten.convolution_overrideable(
         x, weight, bias, stride, [0, 0], dilation, transposed, list(output_padding), groups
     )
@@ -270,7 +270,7 @@ def convolve(x, weight, bias=None, *, stride=ONES, dilation=ONES, transposed=Fal
         (lambda x, w, f: aten.native_dropout_backward(f(5), f(5), 2.0), "mask"),
     ],
 )
-def test_shapes_that_would_be_read_past_their_end(device, use, says):
+def test_shapes_that_would_be_read_out_of_bounds(device, use, says):
     with pytest.raises(RuntimeError, match=says):
         use(
             torch.ones(2, 4, 6, 6, device=device),
@@ -280,7 +280,7 @@ def test_shapes_that_would_be_read_past_their_end(device, use, says):
 
 
 @pytest.mark.parametrize("index", [-5, 99, 2**32, 2**40])
-def test_device_numbers_are_not_cut(index):
+def test_device_indices_are_not_truncated(index):
     for function in (torch.ops.torch_opencl.synchronize, torch.ops.torch_opencl.memory_stats):
         with pytest.raises(RuntimeError, match=f"invalid device index {index}"):
             function(index)
@@ -331,7 +331,7 @@ def test_a_class_out_of_range_is_found_by_the_gradient(device, shape, wrong):
 def test_a_label_out_of_range_is_found(device, targets, lengths, wrong):
     likelihoods = torch.zeros(4, 1, 3, device=device).log_softmax(-1)
     arguments = torch.tensor(targets, device=device), torch.tensor([4]), torch.tensor(lengths)
-    if wrong is None:  # what lies behind the length is not used
+    if wrong is None:  # labels after the length are ignored
         assert torch.nn.functional.ctc_loss(likelihoods, *arguments).isfinite().item()
         return
     with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):

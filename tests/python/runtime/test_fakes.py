@@ -1,4 +1,4 @@
-"""Fake operators promise what ours give: compiled graphs and FakeTensorMode rely on strides, dtypes and devices."""
+"""Fake operators agree with our results: compiled graphs and FakeTensorMode rely on strides, dtypes and devices."""
 
 import functools
 from itertools import islice
@@ -16,17 +16,17 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 # Operators that differ, each with its reason.
 ALLOWED = {
     "aten.col2im.default": "The offset of a result without elements.",
-    "aten._embedding_bag.default": "ATen's fake operator counts a bag too many where include_last_offset is set.",
-    "aten.log_sigmoid_forward.default": "The backward needs no buffer, and ignores the one that other devices have.",
-    "aten.native_batch_norm.default": "In evaluation nothing is kept: the backward takes the running statistics.",
+    "aten._embedding_bag.default": "ATen's fake operator counts one bag too many if include_last_offset is set.",
+    "aten.log_sigmoid_forward.default": "The backward needs no buffer, and ignores that of other devices.",
+    "aten.native_batch_norm.default": "In evaluation nothing is saved: the backward uses the running statistics.",
 }
-# Of channels-last tensors. PyTorch's fakes of these are decompositions, and differ from the CPU too.
+# For channels-last tensors. PyTorch's fakes of these are decompositions, and also differ from the CPU.
 LAID_OUT_OTHERWISE = {
     "aten._log_softmax_backward_data.default",
     "aten.glu_backward.default",
     "aten.max_unpool2d.default",
-    # Channels-last where the host computes them, contiguous where kernels do: graphs leave only contiguous ones whole,
-    # but for gradients of replication, which PyTorch cannot decompose.
+    # Channels-last if the host computes them, contiguous if kernels do: graphs keep only contiguous ones undecomposed,
+    # and gradients of replication padding, which PyTorch cannot decompose.
     *(
         f"aten.{kind}_pad{dims}d{end}.default"
         for kind in ("reflection", "replication")
@@ -34,7 +34,7 @@ LAID_OUT_OTHERWISE = {
         for end in ("", "_backward")
     ),
 }
-# Of each OpInfo; all of them take minutes.
+# Samples of each OpInfo; all samples would take minutes.
 SAMPLES = 2
 TAGS = {torch.Tag.dynamic_output_shape, torch.Tag.inplace_view, torch.Tag.data_dependent_output}
 LIFTS = {torch.ops.aten.lift_fresh.default, torch.ops.aten._local_scalar_dense.default}
@@ -43,7 +43,7 @@ PARTS = 4
 
 @pytest.fixture(params=["host", "kernels"], autouse=True)
 def small_calls(request):
-    """Who computes calls with few elements where the device is the CPU: both keep the promises."""
+    """Whether the host or kernels compute small calls on CPU devices: both must agree with the fakes."""
     before = torch.backends.opencl.small_calls()
     torch.backends.opencl.small_calls(request.param)
     torch.opencl.synchronize()
@@ -52,7 +52,7 @@ def small_calls(request):
 
 
 def described(tensor):
-    """All that a graph may rely on; strides where they tell anything."""
+    """The properties that a graph may rely on; strides only of dimensions where they matter."""
     strides = [
         stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size != 1 and tensor.numel()
     ]
@@ -60,7 +60,7 @@ def described(tensor):
 
 
 class Compare(TorchDispatchMode):
-    """Calls each operator with fake tensors first, and notes what differs."""
+    """Calls each operator with fake tensors first, and records differences."""
 
     def __init__(self):
         super().__init__()
@@ -96,7 +96,7 @@ class Compare(TorchDispatchMode):
                 fake_args, fake_kwargs = tree_map_only(torch.Tensor, make, (args, kwargs))
                 return func(*fake_args, **fake_kwargs)
         except Exception:
-            # Arguments that the operator refuses, or an operator that has no fake.
+            # The operator refuses the arguments, or has no fake.
             return None
 
 
@@ -107,7 +107,7 @@ def sample_calls(info):
 
 
 def run(compare, info, first, args, kwargs):
-    """Call an operator and its gradient, where it takes the arguments, and compare what they give."""
+    """Call an operator and its gradient, if it accepts the arguments, and compare results."""
     with compare:
         try:
             out = info.op(first, *args, **kwargs)
@@ -120,9 +120,9 @@ def run(compare, info, first, args, kwargs):
             torch.autograd.grad(outs, ins, [torch.ones_like(leaf) for leaf in outs], allow_unused=True)
 
 
-@requires_torch("2.13", "some fake operators, which were added or mended since")
+@requires_torch("2.13", "some fake operators, which were added or fixed later")
 @pytest.mark.parametrize("part", range(PARTS))
-def test_results_are_what_fake_operators_promise(device, part):
+def test_results_agree_with_fake_operators(device, part):
     compare = Compare()
     for info in op_db[part::PARTS]:
         if torch.float32 not in info.supported_dtypes("cpu") or "sparse" in info.name or "jiterator" in info.name:
@@ -146,8 +146,8 @@ def has_channels(sample):
     return any(leaf.dim() in (4, 5) for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
-@requires_torch("2.13", "some fake operators, which were added or mended since")
-def test_results_of_channels_last_tensors_lie_as_fakes_promise(device):
+@requires_torch("2.13", "some fake operators, which were added or fixed later")
+def test_layouts_of_channels_last_results_agree_with_fakes(device):
     compare = Compare()
     for info in op_db:
         if not info.name.startswith("nn.functional.") or torch.float32 not in info.supported_dtypes("cpu"):
@@ -164,7 +164,7 @@ def test_results_of_channels_last_tensors_lie_as_fakes_promise(device):
 
 @pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 3, 4, 8, 8)], ids=["2d", "3d"])
 @pytest.mark.parametrize("channels_last", ["input", "weight", "neither"])
-def test_convolutions_keep_the_memory_format_that_fakes_promise(device, shape, channels_last):
+def test_convolutions_have_the_memory_format_of_their_fakes(device, shape, channels_last):
     last = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
     x, w = torch.randn(shape, device=device), torch.randn(4, 3, *[3] * (len(shape) - 2), device=device)
     x = x.to(memory_format=last) if channels_last == "input" else x
@@ -181,7 +181,7 @@ def test_convolutions_keep_the_memory_format_that_fakes_promise(device, shape, c
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("turned", ["nothing", "query", "all"])
-def test_fused_attention_gives_what_its_fake_promises(device, dropout, turned):
+def test_fused_attention_agrees_with_its_fake(device, dropout, turned):
     def operand(is_turned):
         shape = (2, 6, 3, 8) if is_turned else (2, 3, 6, 8)
         x = torch.randn(shape, device=device)
@@ -197,14 +197,14 @@ def test_fused_attention_gives_what_its_fake_promises(device, dropout, turned):
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (2, 3, 4)], ids=str)
-def test_positions_of_nonzeros_lie_as_on_the_cpu(device, shape):
+def test_nonzero_has_the_layout_of_the_cpu(device, shape):
     x = (torch.arange(float(torch.Size(shape).numel())) % 3).view(shape)
     assert x.to(device).nonzero().stride() == x.nonzero().stride()
     assert x.to(device).nonzero().tolist() == x.nonzero().tolist()
 
 
 @pytest.mark.parametrize("grad", [False, True])
-def test_planes_without_a_batch_are_no_images(device, grad):
+def test_3d_pooling_of_4d_channels_last_tensors(device, grad):
     x = torch.randn(3, 4, 6, 8).to(memory_format=torch.channels_last).to(device).requires_grad_(grad)
     compare = Compare()
     with compare:

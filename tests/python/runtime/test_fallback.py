@@ -1,4 +1,4 @@
-"""Operators without a kernel: they run on the CPU, are counted, warned about once, and can be refused."""
+"""Operators without a kernel run on the CPU, are counted, warn once, and can be made errors."""
 
 import warnings
 
@@ -19,7 +19,7 @@ def total() -> int:
 
 def test_a_fallback_is_right_and_counted(device):
     matrix = torch.eye(3, device=device) * 2
-    # PyTorch has this operator for tests of fallbacks: it returns a copy.
+    # An operator that PyTorch has for tests of fallbacks: it returns a copy.
     assert torch._test_functorch_fallback(matrix, matrix).sum().item() == 6
     assert total() >= 1
     before = total()
@@ -72,7 +72,7 @@ def test_lists_of_tensors(device):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_what_the_cpu_has_in_32_bits_only_takes_16(device, dtype):
+def test_16_bit_input_of_functions_that_the_cpu_has_only_in_32_bits(device, dtype):
     x = torch.linspace(-3, 3, 12).to(dtype)
     factor = torch.tensor([[2.0, 0.0], [0.7, 1.0]]).to(dtype)
     expected = torch.cholesky_inverse(factor.float()).to(dtype)
@@ -93,7 +93,7 @@ def test_what_the_cpu_has_in_32_bits_only_takes_16(device, dtype):
 
 
 @pytest.mark.parametrize("op", [torch.gcd, torch.bitwise_and], ids=lambda op: op.__name__)
-def test_what_the_cpu_has_in_no_such_dtype_is_refused_by_the_dtype_given(device, op):
+def test_errors_for_unsupported_dtypes_name_the_given_dtype(device, op):
     half = torch.ones(3, dtype=torch.float16)
     with pytest.raises(NotImplementedError) as expected:
         op(half, half)
@@ -108,7 +108,7 @@ def test_dtypes_are_not_mixed_by_it(device):
         torch.nn.functional.multi_margin_loss(half, torch.tensor([1, 0], device=device), weight=single[0])
 
 
-def test_functions_that_make_tensors_from_nothing(device):
+def test_factory_functions(device):
     assert torch.hann_window(5, device=device).device == device
     assert torch.hann_window(5, device=device).cpu().allclose(torch.hann_window(5))
     assert torch.vander(torch.arange(3, device=device)).device == device
@@ -180,7 +180,7 @@ def test_error_refuses():
     assert "aten::" in message and "TORCH_OPENCL_FALLBACK=error" in message
 
 
-def test_what_is_declared_for_the_host_is_no_fallback():
+def test_operators_declared_for_the_host_are_not_fallbacks():
     code = """
         import warnings, torch
         warnings.simplefilter("error")
@@ -239,7 +239,7 @@ def test_bad_arguments_are_neither_counted_nor_warned_about(device):
 
 
 def test_views_do_not_run_on_the_cpu(device):
-    # Values written to a copy would be lost.
+    # Writes to a copy would be lost.
     with torch.library._scoped_library("torch_opencl_test", "DEF") as library:
         library.define("middle(Tensor(a) x) -> Tensor(a)")
         library.define("shift(Tensor(a!) x) -> Tensor(a!)")
@@ -272,7 +272,7 @@ def test_results_that_the_cpu_conjugates_or_transposes_lazily(device):
         actual = torch.linalg.lu_solve(*there, left=False, adjoint=adjoint)
         assert actual.is_conj() == expected.is_conj() and actual.stride() == expected.stride()
         torch.testing.assert_close(actual.cpu(), expected)
-        # Of the right shape, of a wrong one, and with elements between.
+        # Outputs of the right shape, of a wrong one, strided, and transposed.
         outs = (torch.empty_like(right), right.new_empty(0), right.new_empty(3, 8)[:, ::2], right.new_empty(4, 3).t())
         for out in outs:
             moved = torch.empty(out.untyped_storage().nbytes() // 8, dtype=out.dtype, device=device)
@@ -312,7 +312,7 @@ def test_arguments_and_outputs_of_any_layout(device, layout, lazy):
         if call is not torch.linalg.matrix_exp and call is not torch.linalg.eigvals:
             out, given = arranged(torch.zeros_like(plain, device=device)), arranged(torch.zeros_like(plain))
             call(there, out=out)
-            # Not with what the CPU writes: its solve_triangular leaves the negation of a tensor out.
+            # Compared with the result rather than the CPU's out=: its solve_triangular ignores the negative bit there.
             torch.testing.assert_close(out.cpu(), expected)
             call(here, out=given)
             assert out.is_conj() == given.is_conj() and out.is_neg() == given.is_neg()

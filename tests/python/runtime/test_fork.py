@@ -1,4 +1,4 @@
-"""Processes: what a forked child may do, and that a spawned one may do everything."""
+"""Processes: what a forked child may do; a spawned process may do everything."""
 
 from processes import output_of
 
@@ -17,7 +17,7 @@ IN_CHILD = """
 """
 
 
-def test_a_forked_child_is_refused_and_the_parent_lives_on():
+def test_a_forked_child_is_refused_and_the_parent_continues():
     code = (
         IN_CHILD
         + """

@@ -11,14 +11,14 @@ from torch import nn
 
 
 def captured(function):
-    """Capture a function that takes nothing; the graph and what the function returned."""
+    """Capture a function without arguments; return the graph and the function's result."""
     graph = torch.opencl.OpenCLGraph()
     with torch.opencl.graph(graph):
         result = function()
     return graph, result
 
 
-def test_training_steps_are_captured_whole(device):
+def test_whole_training_steps_are_captured(device):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 4))
     batches = [(torch.randn(8, 16), torch.randn(8, 4)) for _ in range(6)]
@@ -102,7 +102,7 @@ def test_functions_are_graphed_and_modules_with_hooks_are_refused(device):
 
 
 @requires_torch("2.13", "torch.accelerator.Graph")
-def test_the_generic_graph_of_accelerators_is_ours(device):
+def test_torch_accelerator_graph(device):
     x = torch.zeros(10, device=device)
     stream, graph = torch.Stream(device), torch.accelerator.Graph()
     with stream, graph:
@@ -193,7 +193,7 @@ def test_reduced_overhead_draws_fresh_masks_that_both_passes_share():
     assert "fresh" in output_of(program)
 
 
-def test_reduced_overhead_keeps_results_that_are_held_and_goes_on_where_graphs_cannot():
+def test_reduced_overhead_keeps_referenced_results_and_runs_uncapturable_parts():
     program = (
         "import torch\n"
         "f = torch.compile(lambda x: (x + 1) * 2, mode='reduce-overhead')\n"
@@ -268,11 +268,11 @@ def test_optimizers_that_count_steps_on_the_host_are_refused_in_a_capture(device
         with pytest.raises(RuntimeError, match=rf"one step of {kind.__name__}.*capturable=True"):
             captured(optimizer.step)
         optimizer.step()
-    # It counts nothing.
+    # SGD has no step count.
     captured(torch.optim.SGD([weight], lr=0.1).step)[0].replay()
 
 
-def test_a_forward_pass_before_the_backward_pass_of_the_last_one_is_refused(device):
+def test_a_second_forward_pass_before_the_backward_pass_is_refused(device):
     x, y, first, second = (torch.full((3,), value, device=device, requires_grad=True) for value in (2.0, 5.0, 0.0, 0.0))
 
     def square(x):

@@ -1,4 +1,4 @@
-"""Graphs: work that is captured once and replayed, with memory and random numbers of its own."""
+"""Graphs: work that is captured once and replayed, with its own memory and random values."""
 
 import gc
 
@@ -9,7 +9,7 @@ from threads import in_threads
 
 
 def captured(function, **options):
-    """Capture a function that takes nothing; the graph and what the function returned."""
+    """Capture a function without arguments; return the graph and the function's result."""
     graph = torch.opencl.OpenCLGraph()
     with torch.opencl.graph(graph, **options):
         result = function()
@@ -73,7 +73,7 @@ def test_the_streams_say_whether_they_capture(device, side_stream):
     assert not torch.opencl.is_current_stream_capturing()
 
 
-def test_work_of_other_streams_goes_on_and_is_no_part_of_the_graph(device):
+def test_work_of_other_streams_continues_and_is_not_captured(device):
     x, y = torch.zeros(8, device=device), torch.zeros(8, device=device)
     default = torch.opencl.current_stream()
     graph = torch.opencl.OpenCLGraph()
@@ -121,7 +121,7 @@ def test_memory_stays_reserved_while_the_graph_lives(device):
     before = torch.opencl.memory_reserved()
     graph, y = captured(chain)
     held = torch.opencl.memory_reserved() - before
-    # Three tensors of 4 MB would do; eight would be 32 MB.
+    # Three tensors of 4 MB are enough; eight would be 32 MB.
     assert 0 < held <= 20 << 20
     others = [torch.full((1 << 20,), 7.0, device=device) for _ in range(16)]
     torch.opencl.empty_cache()
@@ -151,7 +151,7 @@ def test_graphs_share_a_pool_by_its_handle(device):
     assert other.pool() != pool
 
 
-def test_inputs_that_are_gone_do_not_take_the_process_down(device):
+def test_replaying_with_freed_inputs_does_not_end_the_process(device):
     x = torch.ones(6 << 20, device=device)
     inputs = [x]
     graph, y = captured(lambda: inputs[0] + 1)
@@ -163,7 +163,7 @@ def test_inputs_that_are_gone_do_not_take_the_process_down(device):
     assert y.shape == (6 << 20,)
 
 
-def test_replays_draw_fresh_random_numbers_those_of_eager_calls(device):
+def test_replays_draw_the_random_values_of_eager_calls(device):
     def draws():
         return torch.rand(100, device=device), torch.randn(7, device=device), torch.randint(0, 99, (50,), device=device)
 
@@ -227,7 +227,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_no_graph_holds_is_an_error_and_the_stream_works_on(device, name):
+def test_uncapturable_work_is_an_error_and_the_stream_remains_usable(device, name):
     x = torch.eye(4, device=device)
     graph = torch.opencl.OpenCLGraph()
     with pytest.raises(RuntimeError, match="while a graph is captured"), torch.opencl.graph(graph):
@@ -243,7 +243,7 @@ def test_what_no_graph_holds_is_an_error_and_the_stream_works_on(device, name):
     assert x.sum().item() == 20
 
 
-def test_a_capture_in_a_capture_is_refused_as_what_it_is(device):
+def test_nested_captures_are_refused(device):
     outer, inner = torch.opencl.OpenCLGraph(), torch.opencl.OpenCLGraph()
     with (
         pytest.raises(RuntimeError, match="another capture began"),

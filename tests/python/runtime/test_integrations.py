@@ -1,4 +1,4 @@
-"""torch_opencl.integrations, without the libraries: `make libraries` tries it with them."""
+"""torch_opencl.integrations, without the libraries: `make libraries` tests it with them."""
 
 import functools
 import subprocess
@@ -28,7 +28,7 @@ class Chooser:
 
 @pytest.fixture
 def library(monkeypatch):
-    """A library of two modules, one of which has imported a function of the other."""
+    """A library of two modules, one of which imports a function of the other."""
     home, other = ModuleType("some_library"), ModuleType("some_library.other")
     home.device = other.device = lambda: "cpu"
     home.Chooser = Chooser
@@ -51,11 +51,11 @@ def test_an_attribute_is_replaced_in_one_place_and_an_inherited_one_is_removed_a
 
 
 def changed(*names):
-    # The version of a missing name's library is asked of pip.
+    # The version of the library is looked up with importlib.metadata if a name is missing.
     return _changes.Changes("torch", {f"some_library:{name}": lambda original: lambda *_: "opencl" for name in names})
 
 
-def test_a_library_is_changed_everywhere_and_put_back(library):
+def test_a_library_is_changed_everywhere_and_restored(library):
     home, other = library
     changes = changed("device", "Chooser.device", "Chooser.place", "Chooser.choose")
     for _ in range(2):
@@ -74,7 +74,7 @@ def test_a_version_that_lacks_a_name_is_refused_and_left_alone(library):
     assert library[0].device() == "cpu"
 
 
-def test_a_library_that_nobody_knows_is_refused():
+def test_an_unknown_library_is_refused():
     with pytest.raises(ValueError, match="there is no integration of 'tensorflow', but of: accelerate, "):
         torch_opencl.integrations.enable("tensorflow")
 

@@ -1,4 +1,4 @@
-"""Memory that is shared with other libraries: DLPack, NumPy and PyOpenCL."""
+"""Memory shared with other libraries: DLPack, NumPy and PyOpenCL."""
 
 import gc
 
@@ -20,7 +20,7 @@ def cl():
 
 
 class Producer:
-    """An object as another library would hand it over: a capsule of OpenCL memory."""
+    """An object as another library would pass it: a capsule of OpenCL memory."""
 
     def __init__(self, tensor: torch.Tensor, **options: object) -> None:
         self.tensor, self.options = tensor, options
@@ -42,7 +42,7 @@ def test_numpy_and_cpu_tensors_come_from_and_go_to_dlpack(device, dtype):
     assert np.array_equal(np.from_dlpack(ours.t(), device="cpu"), host.t().numpy())
 
 
-def test_tensors_of_the_device_say_where_they_are(device):
+def test_dlpack_device_of_device_tensors(device):
     x = torch.ones(3, device=device)
     assert x.__dlpack_device__() == (DLDeviceType.kDLOpenCL, device.index)
     with pytest.raises((BufferError, RuntimeError)):
@@ -52,12 +52,12 @@ def test_tensors_of_the_device_say_where_they_are(device):
     for tensor in (x.clone().requires_grad_(), torch.ones(2, device=device) * 1j):
         with pytest.raises(BufferError):
             tensor.conj().__dlpack__() if tensor.is_complex() else tensor.__dlpack__()
-    # Others are PyTorch's as before.
+    # Tensors of other devices are exported by PyTorch as before.
     assert torch.ones(2).__dlpack_device__()[0] == DLDeviceType.kDLCPU
     assert torch.from_dlpack(torch.ones(2).__dlpack__()).sum() == 2
 
 
-def test_tensors_of_the_device_are_their_own_producers(device):
+def test_device_tensors_are_dlpack_producers(device):
     x = torch.arange(6.0, device=device)
     same = torch.from_dlpack(x)
     same[0] = 7
@@ -132,7 +132,7 @@ def test_memory_that_is_given_back_in_a_capture_does_not_spoil_it(device):
     assert y.tolist() == [2.0] * 8
 
 
-def test_memory_that_is_no_buffer_of_ours_is_refused(device):
+def test_memory_that_is_not_our_buffer_is_refused(device):
     x = torch.ones(4, device=device)
     capsule = x.__dlpack__()
     with pytest.raises(ValueError, match="without copying"):
@@ -153,7 +153,7 @@ def test_arrays_share_memory_with_their_tensors(cl, device):
     assert x.sum().item() == 78
     x.mul_(2)
     assert array.get().sum() == 156
-    # Views that start elsewhere, and have other strides.
+    # Views with an offset and other strides.
     part = torch.opencl.interop.to_pyopencl(x[1:, 2:])
     assert part.strides == (16, 4)
     assert np.array_equal(
@@ -209,7 +209,7 @@ def test_arrays_and_tensors_keep_each_other(cl, device):
     assert pool.active_blocks == 0
 
 
-def test_what_another_queue_has_begun_comes_first(cl, device):
+def test_shared_arrays_wait_for_work_of_other_queues(cl, device):
     interop = torch.opencl.interop
     context = interop.context(device)
     other = cl.CommandQueue(context)
@@ -225,7 +225,7 @@ def test_what_another_queue_has_begun_comes_first(cl, device):
     assert total.item() == 5 << 16
 
 
-def test_streams_of_tensors_order_what_arrays_do(cl, device, side_stream):
+def test_operations_of_arrays_run_in_the_streams_of_tensors(cl, device, side_stream):
     interop = torch.opencl.interop
     with torch.opencl.stream(side_stream):
         x = torch.zeros(1 << 18, device=device)
@@ -247,7 +247,7 @@ def test_programs_of_pyopencl_take_tensors(cl, device):
         assert x.eq(3).all()
 
 
-def test_what_cannot_be_shared_is_refused(cl, device):
+def test_tensors_that_cannot_be_shared_are_refused(cl, device):
     interop = torch.opencl.interop
     with pytest.raises(ValueError, match="on cpu"):
         interop.to_pyopencl(torch.ones(2))

@@ -1,4 +1,4 @@
-"""Signals while the host waits for the device: Ctrl-C is answered at once, and the process is usable afterwards."""
+"""Signals while the host waits for the device: Ctrl-C is handled at once, and the process is usable afterwards."""
 
 import json
 from pathlib import Path
@@ -14,13 +14,13 @@ LIMIT = 0.6
 
 
 def run_cases(*arguments: str, **environment: str) -> dict[str, dict]:
-    """Run cases in a process of their own: a signal is for a whole process."""
+    """Run cases in a separate process: a signal is for a whole process."""
     code = f"import runpy; runpy.run_path({str(CASES)!r}, run_name='__main__')"
     return json.loads(output_of(code, *arguments, **environment).splitlines()[-1])
 
 
 def check(results: dict[str, dict], exception: str) -> None:
-    """Hold what was raised, when, and what was computed later against what is expected."""
+    """Check the exception, its delay, and the results computed later."""
     for name in [name for name in results if name.startswith("a handler")]:
         assert results.pop(name) == {"raised": "nothing", "seconds": None, "is_right": True}, name
     assert {name: (found["raised"], found["is_right"]) for name, found in results.items()} == dict.fromkeys(
@@ -46,12 +46,12 @@ def test_the_exception_of_the_users_handler_arrives() -> None:
 
 
 def test_waits_last_while_signals_are_not_watched() -> None:
-    # As at the end of a process; and it shows that the other tests would notice.
+    # As at the end of a process; it also shows that the other tests would fail.
     found = run_cases("unwatched", "item")["item"]
     assert found["is_right"] and found["seconds"] > LIMIT
 
 
-# In a process of its own: where other code has had the queue's handle, the number of commands alone is bounded.
+# In a separate process: if other code has used the queue's handle, only the number of commands is limited.
 ENQUEUE = """
 import time, torch
 spin = torch.opencl.compile_kernel(
@@ -63,7 +63,7 @@ x = torch.zeros(1, device="opencl")
 spin(x, 1, elements=1)
 steps, total, left = 1 << 22, 0.0, 0.0
 while total < 4:
-    # Quick work first: what follows is slower than the throttle expects.
+    # Quick work first: the kernels after it are slower than the throttle expects.
     for _ in range(2000):
         x.add_(1)
     torch.opencl.synchronize()
@@ -78,9 +78,9 @@ print(total, left)
 """
 
 
-def test_a_cpu_has_about_a_second_of_work_waiting(device: torch.device) -> None:
+def test_pending_work_of_a_cpu_is_limited_to_about_a_second(device: torch.device) -> None:
     if torch.opencl.get_device_properties(device).type != "cpu":
         pytest.skip("queues of GPUs are bounded by the number of commands")
     total, left = map(float, output_of(ENQUEUE).split())
-    # Five or six kernels of 40, or, where they are quick, a second; and the machine may be busy.
+    # Five or six kernels of 40, or a second of quick kernels; and the machine may be busy.
     assert left < total / 2

@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: shared by processes, rebuilt when broken, given up where they cannot be written."""
+"""The disk cache of compiled kernels: shared by processes, rebuilt if damaged, off if it cannot be written."""
 
 import json
 import os
@@ -19,13 +19,13 @@ PROGRAM = """
 
 
 def run(folder: str) -> dict:
-    """Compute something in a new process; return what it says of its kernels."""
+    """Compute something in a new process; return its kernel_cache_info."""
     return json.loads(output_of(PROGRAM, TORCH_OPENCL_CACHE_DIR=folder))
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
-    """A folder that a process has filled, and what that process said."""
+    """A folder that a process has filled, and that process's kernel_cache_info."""
     folder = tmp_path_factory.mktemp("kernels") / "new" / "deep"
     return folder, run(str(folder))
 
@@ -63,7 +63,7 @@ def test_processes_may_fill_the_folder_at_once(tmp_path):
     reports = [json.loads(process.communicate(timeout=180)[0]) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert all(path.suffix == ".clbin" for path in tmp_path.iterdir())
-    # Each has compiled what it did not find; what another has finished meanwhile it loads.
+    # Each process compiled what it did not find, and loaded what another had finished.
     entries = len(list(tmp_path.iterdir()))
     assert [report["compiled"] + report["loaded"] for report in reports] == [entries] * 3
     assert run(str(tmp_path))["compiled"] == 0
@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path):
     assert done.stderr.count("compiled kernels cannot be kept in " + folder) == 1
 
 
-def test_a_full_folder_loses_what_was_not_used_for_longest(tmp_path):
+def test_a_full_folder_drops_the_least_recently_used_entries(tmp_path):
     size = 600 * 1024
     for age in range(4):
         entry = tmp_path / f"{age}.clbin"
@@ -115,7 +115,7 @@ def mode(path) -> int:
     return path.stat().st_mode & 0o7777
 
 
-def test_folders_and_files_are_the_user_s_alone_whatever_the_umask(tmp_path):
+def test_folders_and_files_are_private_with_any_umask(tmp_path):
     code = "import os; os.umask(0)\n" + textwrap.dedent(PROGRAM)
     report = json.loads(output_of(code, TORCH_OPENCL_CACHE_DIR=str(tmp_path / "new" / "deep")))
     assert report["entries"] > 0
@@ -123,7 +123,7 @@ def test_folders_and_files_are_the_user_s_alone_whatever_the_umask(tmp_path):
     assert {mode(entry) for entry in (tmp_path / "new" / "deep").iterdir()} == {0o600}
 
 
-def test_a_folder_that_others_can_write_is_not_used_and_the_warning_names_the_cure(filled, tmp_path):
+def test_a_folder_that_others_can_write_is_not_used_with_a_warning(filled, tmp_path):
     folder = tmp_path / "wide"
     shutil.copytree(filled[0], folder)
     folder.chmod(0o777)
@@ -132,7 +132,7 @@ def test_a_folder_that_others_can_write_is_not_used_and_the_warning_names_the_cu
     assert report["path"] is None and report["loaded"] == 0 and report["compiled"] > 0
     assert done.stderr.count("can be changed by other users (mode 777)") == 1
     assert f"chmod go-w '{folder}'" in done.stderr
-    assert mode(folder) == 0o777, "it may be shared on purpose"
+    assert mode(folder) == 0o777, "the folder may be shared on purpose"
     folder.chmod(0o755)
     assert run(str(folder))["loaded"] == filled[1]["compiled"]
 
@@ -148,7 +148,7 @@ def test_files_that_others_can_write_are_replaced(filled, tmp_path):
     assert run(str(folder))["loaded"] == filled[1]["compiled"]
 
 
-def test_links_are_replaced_and_what_they_lead_to_stays(filled, tmp_path):
+def test_links_are_replaced_and_their_targets_are_kept(filled, tmp_path):
     folder, precious = tmp_path / "programs", tmp_path / "precious"
     shutil.copytree(filled[0], folder)
     entry = min(folder.iterdir())
@@ -161,7 +161,7 @@ def test_links_are_replaced_and_what_they_lead_to_stays(filled, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_belongs_to_another_user_is_not_used(filled, tmp_path):
+def test_files_of_another_user_are_not_used(filled, tmp_path):
     folder = tmp_path / "programs"
     shutil.copytree(filled[0], folder)
     os.chown(folder, 12345, -1)

@@ -1,4 +1,4 @@
-"""Memory: the figures, the cache, its limits, and what happens at them."""
+"""Memory: statistics, the cache, limits, and errors at the limits."""
 
 import gc
 import pickle
@@ -15,8 +15,8 @@ MIB = 1 << 20
 
 @pytest.fixture(autouse=True)
 def empty(device):
-    """Start with nothing cached, so that figures are those of the test."""
-    gc.collect()  # an error that an earlier test caught holds its tensors in a cycle
+    """Start with an empty cache, so that figures are those of the test."""
+    gc.collect()  # an exception caught in an earlier test holds its tensors in a cycle
     torch.opencl.synchronize()
     torch.opencl.empty_cache()
     torch.opencl.reset_peak_memory_stats()
@@ -24,7 +24,7 @@ def empty(device):
 
 @pytest.fixture
 def limit(device):
-    """Sets how many bytes more than now the process may hold."""
+    """Sets how many more bytes the process may allocate."""
 
     def set_limit(more: int) -> None:
         total = torch.opencl.get_device_properties(device).total_memory
@@ -54,7 +54,7 @@ def test_views_share_memory(device):
     assert view.data_ptr() == tensor.data_ptr() + 512 * 4
 
 
-# Each writes into a vector of floats, and into no other tensor.
+# Each writes into a vector of floats only.
 WRITES = {
     "add_": lambda y: y.add_(1),
     "fill_": lambda y: y.fill_(3),
@@ -86,7 +86,7 @@ __kernel void twice(__global float *x, long n) {
 
 @pytest.mark.parametrize("small_calls", ["host", "kernels"])
 @pytest.mark.parametrize("write", WRITES)
-def test_what_is_copied_on_write_gets_its_own_memory(device, write, small_calls):
+def test_writes_to_copy_on_write_tensors_copy_them(device, write, small_calls):
     before = torch.backends.opencl.small_calls()
     torch.backends.opencl.small_calls(small_calls)
     x = torch.full((64,), 0.5, device=device)
@@ -97,7 +97,7 @@ def test_what_is_copied_on_write_gets_its_own_memory(device, write, small_calls)
     assert x.tolist() == [0.5] * 64 != lazy.tolist()
 
 
-def test_kernels_of_users_write_into_memory_of_their_own(device):
+def test_user_kernels_copy_copy_on_write_tensors(device):
     x = torch.full((64,), 0.5, device=device)
     lazy = torch._lazy_clone(x)
     torch.opencl.compile_kernel(KERNEL, "twice")(lazy, len(lazy), global_size=64)
@@ -105,7 +105,7 @@ def test_kernels_of_users_write_into_memory_of_their_own(device):
     assert lazy.tolist() == [1.0] * 64
 
 
-def test_what_is_copied_on_write_may_be_empty(device):
+def test_empty_copy_on_write_tensors(device):
     x = torch.empty(0, device=device)
     assert torch._lazy_clone(x).acos_().shape == x.shape
 
@@ -118,7 +118,7 @@ def test_freed_memory_is_cached_and_used_again(device):
     assert torch.empty(4 * MIB, dtype=torch.uint8, device=device).data_ptr() == address
 
 
-def test_empty_cache_gives_back_what_no_tensor_uses(device):
+def test_empty_cache_releases_unused_memory(device):
     kept = torch.arange(1000, device=device)
     freed = torch.empty(64 * MIB, dtype=torch.uint8, device=device)
     reserved = torch.opencl.memory_reserved()
@@ -198,10 +198,10 @@ def test_memory_used_on_another_stream_is_not_reused_before_that_is_done(device,
     side_stream.wait_stream(torch.opencl.current_stream())
     with torch.opencl.stream(side_stream):
         total = tensor.sum()
-    # A view whose elements share memory names the same block.
+    # A view whose elements share memory refers to the same block.
     tensor[:1].expand(4).record_stream(side_stream)
     del tensor
-    # The sum, done by now or not, must not see what comes next.
+    # The sum, finished or not, must not see the values written next.
     torch.full((MIB,), 7.0, device=device)
     side_stream.synchronize()
     assert total.item() == 3 * MIB
@@ -220,7 +220,7 @@ def test_out_of_memory_is_the_error_of_pytorch_with_the_figures(device, limit):
     assert torch.opencl.OutOfMemoryError is torch.OutOfMemoryError
 
 
-def test_life_goes_on_after_out_of_memory(device, limit):
+def test_allocation_works_after_out_of_memory(device, limit):
     kept = torch.arange(100.0, device=device)
     limit(32 * MIB)
     with pytest.raises(torch.OutOfMemoryError):
@@ -280,7 +280,7 @@ def test_threads_allocate_and_free_at_once(device):
 
 
 def pinned(*shape, **options):
-    """Make an uninitialised pinned tensor. A factory's ``pin_memory`` is CUDA's, where PyTorch has a CUDA device."""
+    """Make an uninitialised pinned tensor. With a CUDA device, a factory's ``pin_memory`` pins for CUDA."""
     if torch.cuda.is_available():
         return torch.empty(*shape, **options).pin_memory()
     return torch.empty(*shape, **options, pin_memory=True)
@@ -321,7 +321,7 @@ def test_a_stray_host_read_of_device_memory_faults():
 
 
 @requires_torch("2.12", "torch.accelerator.empty_host_cache")
-def test_pinned_memory_that_nobody_uses_goes_back(device):
+def test_unused_pinned_memory_is_released(device):
     kept = torch.arange(1000.0).pin_memory()
     torch.empty(1 << 20).pin_memory()
     before = torch.opencl.host_memory_stats()
@@ -335,7 +335,7 @@ def test_pinned_memory_that_nobody_uses_goes_back(device):
     assert again.is_pinned() and again.to(device).sum().item() == 1 << 20
 
 
-def test_snapshots_are_what_pytorchs_visualiser_reads(device, tmp_path):
+def test_snapshots_have_the_format_of_pytorchs_visualiser(device, tmp_path):
     from torch.cuda import _memory_viz
 
     kept = torch.ones(3 << 20, device=device)

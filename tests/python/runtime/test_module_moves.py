@@ -1,4 +1,4 @@
-"""`Module.to` and its relatives move parameters in place: who holds a parameter before the move holds it afterwards."""
+"""`Module.to` and similar methods move parameters in place: references to a parameter stay valid."""
 
 import copy
 

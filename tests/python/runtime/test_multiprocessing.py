@@ -1,4 +1,4 @@
-"""Tensors sent to other processes: as copies through the host's memory, by queues and by data loaders."""
+"""Tensors sent to other processes, as copies through the host's memory, by queues and data loaders."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ PLACES = 40
 
 
 class OnTheDevice(torch.utils.data.Dataset):
-    """Gives tensors that the worker has made on the device."""
+    """Returns tensors that the worker creates on the device."""
 
     def __len__(self) -> int:
         return PLACES
@@ -19,16 +19,16 @@ class OnTheDevice(torch.utils.data.Dataset):
 
 
 def change_and_return(received: mp.Queue, answers: mp.Queue) -> None:
-    """Add 1 to what comes, and send it back with its parts."""
+    """Add 1 to the received tensors, and send them back with parts of them."""
     tensor, view, *others = received.get()
     tensor += 1
     answers.put((tensor, view, *others))
-    received.get()  # what was sent must outlive its arrival
+    received.get()  # the sent tensors must live until they are received
 
 
 @pytest.fixture
 def there_and_back():
-    """Sends tensors to another process, which adds 1 to the first, and returns what comes back."""
+    """Sends tensors to another process, which adds 1 to the first, and returns the answer."""
     spawn = mp.get_context("spawn")
     to, back = spawn.Queue(), spawn.Queue()
     process = spawn.Process(target=change_and_return, args=(to, back))
@@ -45,7 +45,7 @@ def there_and_back():
     process.terminate()
 
 
-def test_batches_of_spawned_workers_are_pinned_and_copied_while_the_host_goes_on(device):
+def test_batches_of_spawned_workers_are_pinned_and_copied_asynchronously(device):
     data = torch.utils.data.TensorDataset(torch.arange(16.0))
     loader = torch.utils.data.DataLoader(
         data, 4, num_workers=1, multiprocessing_context="spawn", pin_memory=True, timeout=120
@@ -73,7 +73,7 @@ def test_tensors_arrive_as_copies_and_views_stay_views(device, there_and_back):
     empty = torch.empty(0, 3, device=device)
     on_the_host = torch.ones(3)
     came, view, *others = there_and_back(tensor, tensor.t()[1], parameter, empty, on_the_host)
-    assert tensor[0].tolist() == [0, 1, 2, 3], "the sender's tensor is its own"
+    assert tensor[0].tolist() == [0, 1, 2, 3], "the sender's tensor is unchanged"
     assert came.device == device and came.tolist() == (tensor + 1).tolist()
     assert view.tolist() == [2, 6, 10] and view.stride() == (4,)
     assert view.untyped_storage().data_ptr() == came.untyped_storage().data_ptr()
@@ -82,7 +82,7 @@ def test_tensors_arrive_as_copies_and_views_stay_views(device, there_and_back):
     assert others[2].device.type == "cpu" and others[2].tolist() == [1, 1, 1]
 
 
-def test_share_memory_leaves_a_tensor_where_it_is(device):
+def test_share_memory_does_not_move_a_tensor(device):
     tensor = torch.ones(3, device=device)
     assert tensor.share_memory_() is tensor and tensor.device == device
 

@@ -21,12 +21,12 @@ def sizes(pool: torch.opencl.MemPool) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def empty(device):
-    # An error that an earlier test caught holds its tensors in a cycle.
+    # An exception caught in an earlier test holds its tensors in a cycle.
     gc.collect()
     torch.opencl.empty_cache()
 
 
-def test_tensors_made_under_a_pool_lie_in_buffers_of_its_own(device):
+def test_tensors_made_with_a_pool_use_its_buffers(device):
     pool = torch.opencl.MemPool()
     before = filled(3 * MiB, device)
     with torch.opencl.use_mem_pool(pool):
@@ -43,7 +43,7 @@ def test_tensors_made_under_a_pool_lie_in_buffers_of_its_own(device):
     assert segment["allocated_size"] == 6 * MiB and segment["segment_pool_id"] == list(pool.id)
 
 
-def test_what_other_threads_allocate_is_in_no_pool(device):
+def test_allocations_of_other_threads_do_not_use_the_pool(device):
     pool = torch.opencl.MemPool()
     made = []
     with torch.opencl.use_mem_pool(pool):
@@ -53,7 +53,7 @@ def test_what_other_threads_allocate_is_in_no_pool(device):
     assert made and sizes(pool) == []
 
 
-def test_a_pool_keeps_its_memory_until_it_is_gone(device):
+def test_a_pool_keeps_its_memory_until_it_is_deleted(device):
     pool = torch.opencl.MemPool()
     reserved = torch.opencl.memory_reserved()
     with torch.opencl.use_mem_pool(pool):
@@ -103,7 +103,7 @@ def test_a_graph_is_captured_into_a_pool(device):
     assert y.sum().item() == 5000
 
 
-def test_a_pool_gives_way_where_memory_is_short_if_it_may(device):
+def test_use_on_oom_allows_releasing_a_pools_memory(device):
     total = torch.opencl.mem_get_info()[1]
     pools = {may: torch.opencl.MemPool(use_on_oom=may) for may in (False, True)}
     for may, pool in pools.items():
@@ -153,14 +153,14 @@ def test_a_pool_is_not_copied(device):
             take(torch.opencl.MemPool())
 
 
-def test_allocators_of_others_are_refused_in_words(device):
+def test_other_allocators_are_refused(device):
     for make in (torch.opencl.MemPool, torch.opencl.change_current_allocator):
         with pytest.raises(NotImplementedError, match=r"a cl_mem.*torch.opencl.interop"):
             make(object())
     assert torch.opencl.get_allocator_backend() == "native"
 
 
-def test_memory_of_no_tensor_is_allocated_by_its_bytes(device):
+def test_caching_allocator_alloc_and_delete(device):
     used = torch.opencl.memory_allocated()
     stream = torch.opencl.Stream()
     places = [torch.opencl.caching_allocator_alloc(4 * MiB, device, at) for at in (None, stream, stream.stream_id)]

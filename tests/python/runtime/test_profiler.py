@@ -1,4 +1,4 @@
-"""torch.profiler: the time of ops on the device, between marks in its stream, and of its commands."""
+"""torch.profiler: device time of operators, measured by events in their stream, and of single commands."""
 
 import json
 
@@ -34,7 +34,7 @@ def test_nothing_is_written_to_the_error_stream():
 
 
 def profiled(call, **options):
-    """Profile a call on the device that has been warmed up."""
+    """Profile a call after warming up the device."""
     call()
     torch.opencl.synchronize()
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
@@ -44,7 +44,7 @@ def profiled(call, **options):
     return profile
 
 
-@requires_torch("2.13", "a tracer of the backend's own")
+@requires_torch("2.13", "a tracer of the backend")
 def test_kernels_and_copies_have_device_times_and_belong_to_their_operators(device):
     x, host = torch.randn(256, 256, device=device), torch.randn(256, 256)
 
@@ -63,7 +63,7 @@ def test_kernels_and_copies_have_device_times_and_belong_to_their_operators(devi
     assert "opencl" in profile.key_averages().table(sort_by="self_device_time_total").lower()
 
 
-@requires_torch("2.13", "a tracer of the backend's own")
+@requires_torch("2.13", "a tracer of the backend")
 def test_the_exported_trace_has_a_track_of_the_device_at_the_hosts_time(device, tmp_path):
     x = torch.randn(512, 512, device=device)
     graph = torch.opencl.OpenCLGraph()
@@ -77,13 +77,13 @@ def test_the_exported_trace_has_a_track_of_the_device_at_the_hosts_time(device, 
     kernels = [event for event in events if event.get("cat") == "kernel"]
     operators = [event for event in events if event.get("cat") == "cpu_op"]
     first = min(event["ts"] for event in operators)
-    # Microseconds. The clocks of device and host are compared by the time that the host is told of an event's end.
+    # Microseconds. Device and host clocks are aligned by the time at which the host learns of an event's completion.
     assert all(event["ts"] > first - 20000 and event["dur"] >= 0 for event in kernels)
     assert any(event["args"].get("External id") for event in kernels)
-    # Replayed kernels belong to no operator.
+    # Replayed kernels have no operator.
     assert sum(not event["args"].get("External id") for event in kernels) >= 2
     assert all(event["args"]["global size"][0] > 0 for event in kernels)
-    # An arrow leads to each from the host's call, on the thread and within the operator that made it.
+    # A flow arrow leads to each kernel from the host's call, in the thread and operator that made it.
     starts, ends = (
         {event["id"]: event for event in events if event.get("cat") == "ac2g" and event["ph"] == ph} for ph in "sf"
     )
@@ -101,8 +101,8 @@ def test_the_exported_trace_has_a_track_of_the_device_at_the_hosts_time(device, 
     assert y.shape == (512, 512)
 
 
-@requires_torch("2.13", "a tracer of the backend's own")
-def test_allocations_are_told_to_the_profiler(device):
+@requires_torch("2.13", "a tracer of the backend")
+def test_allocations_are_reported_to_the_profiler(device):
     x = torch.ones(1024, device=device)
     profile = profiled(lambda: x + 1, profile_memory=True)
     averages = {average.key: average for average in profile.key_averages()}
@@ -116,8 +116,9 @@ def test_a_profile_of_the_host_alone_traces_nothing_on_the_device(device):
 
 
 @pytest.mark.parametrize("library", ["auto", "host"])
-def test_a_matmul_is_seen_once_whichever_library_computes_it(library, tmp_path):
-    # Three matmuls: the first of its size has the libraries measured, and each may be a call of ATen for the CPU.
+def test_a_matmul_is_dispatched_once_with_any_library(library, tmp_path):
+    # Three matmuls: at the first of its size the libraries are measured, each possibly by a call of ATen's CPU
+    # function.
     code = """
     import collections, json
     import torch
@@ -147,7 +148,7 @@ def test_a_matmul_is_seen_once_whichever_library_computes_it(library, tmp_path):
     variables = {"TORCH_OPENCL_BLAS": library, "TORCH_OPENCL_CACHE_DIR": str(tmp_path)}
     matmuls, launches, calls, choices = json.loads(output_of(code, **variables).splitlines()[-1])
     assert matmuls == 3 and calls == {"aten.mm.default": 1}
-    # The choice for matrices of these sizes, if there was one.
+    # The library chosen for matrices of these sizes, if any.
     chosen = [choice for sizes, choice in json.loads(choices).items() if "1x512x256x512" in sizes]
     assert launches == (0 if "host" in (library, *chosen) else 3)
     assert len(chosen) == (library == "auto")

@@ -1,4 +1,4 @@
-"""The line on standard error while kernels are compiled."""
+"""The progress line on standard error while kernels are compiled."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-# Compiles kernels of many statements, which no cache has, until that has taken clearly more than three seconds.
+# Compiles kernels of many statements, which are in no cache, until that has taken clearly more than three seconds.
 COMPILE = """
 import os, sys, time
 import torch
@@ -31,7 +31,7 @@ while compiling < 4:
     compile_one()
     compiling += time.perf_counter() - before
 """
-# Compiles a kernel as it is launched, which PoCL does.
+# Compiles a kernel at its launch, as PoCL does.
 LAUNCH = """
 import os, time, torch
 
@@ -54,7 +54,7 @@ SHOWN = r"\rcompiling OpenCL kernels, once for this machine; \d+ so far"
 
 
 def errors_on_terminal(code: str, folder: Path, **environment: str) -> str:
-    """Run code whose standard error is a terminal; returns what it shows."""
+    """Run code whose standard error is a terminal; return its output there."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
     variables = {**os.environ, "TORCH_OPENCL_CACHE_DIR": str(folder / "ours"), "POCL_CACHE_DIR": str(folder / "pocl")}
@@ -67,7 +67,7 @@ def errors_on_terminal(code: str, folder: Path, **environment: str) -> str:
     while select.select([ours], [], [], 300)[0]:
         try:
             piece = os.read(ours, 4096)
-        except OSError:  # the other side is closed
+        except OSError:  # the other end is closed
             break
         if not piece:
             break
@@ -84,7 +84,7 @@ def test_a_line_is_updated_and_ends_with_the_total(tmp_path: Path) -> None:
     total = re.search(r"\r\ncompiled (\d+) programs of OpenCL kernels in (\d+) s\r\n", shown)
     assert total, shown
     counts = [int(count) for count in re.findall(r"; (\d+) so far", shown)]
-    # Each is shown once, as nothing else changes, and the last one is the total.
+    # Each count is shown once, as nothing else changes, and the last one is the total.
     assert counts == sorted(set(counts)) and int(total[1]) >= counts[-1]
     assert int(total[2]) >= 3
 
@@ -117,7 +117,7 @@ def test_compilers_that_work_at_the_first_launch_are_waited_for(tmp_path: Path) 
     assert re.search(SHOWN, errors_on_terminal(LAUNCH, tmp_path))
 
 
-def test_a_value_that_means_nothing_is_refused() -> None:
+def test_an_invalid_value_is_refused() -> None:
     code = "import torch; torch.zeros(1, device='opencl')"
     variables = {**os.environ, "TORCH_OPENCL_PROGRESS": "sometimes"}
     done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
@@ -141,7 +141,7 @@ def test_the_bar_of_a_warm_up_lasts_until_its_end(tmp_path: Path, has_tqdm: bool
     bar, line = r"OpenCL kernels: +\d+%\|.*?\| (\d+)/(\d+) \[(\d+):(\d+)", r"OpenCL kernels: (\d+) of (\d+)"
     lines = re.findall(bar if has_tqdm else line, shown)
     assert lines, shown
-    # It begins before the first program is built, and ends after the last call.
+    # The bar starts before the first program is built, and ends after the last call.
     assert int(lines[-1][0]) == int(lines[-1][1]) > 0
     if has_tqdm:
         assert len({line[:2] for line in lines}) > 1 and 60 * int(lines[-1][2]) + int(lines[-1][3]) >= 2

@@ -1,4 +1,4 @@
-"""Random numbers: seeds, states, generators. (What is drawn from them is tested with the operators.)"""
+"""Random state: seeds, states, generators. (The operators' tests check the drawn values.)"""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ def draw(device: torch.device, generator: torch.Generator | None = None) -> torc
     return torch.rand(100, device=device, generator=generator).cpu()
 
 
-def test_a_seed_repeats_the_numbers(device):
+def test_a_seed_repeats_the_values(device):
     torch.manual_seed(5)
     first = draw(device)
     assert not draw(device).equal(first)
@@ -22,7 +22,7 @@ def test_a_seed_repeats_the_numbers(device):
     assert not draw(device).equal(first)
 
 
-def test_a_random_seed_changes_the_numbers(device):
+def test_a_random_seed_changes_the_values(device):
     seed = torch.opencl.seed()
     assert torch.opencl.initial_seed() == seed
     first = draw(device)
@@ -30,7 +30,7 @@ def test_a_random_seed_changes_the_numbers(device):
     assert not draw(device).equal(first)
 
 
-def test_a_state_brings_the_numbers_back(device):
+def test_a_restored_state_repeats_the_values(device):
     draw(device)
     state = torch.opencl.get_rng_state()
     assert state.dtype == torch.uint8 and state.device.type == "cpu"
@@ -43,7 +43,7 @@ def test_a_state_brings_the_numbers_back(device):
     assert draw(device).equal(second)
 
 
-def test_a_state_must_be_one(device):
+def test_an_invalid_state_is_refused(device):
     with pytest.raises(RuntimeError, match="RNG state"):
         torch.opencl.set_rng_state(torch.zeros(3, dtype=torch.uint8))
     with pytest.raises((RuntimeError, TypeError)):
@@ -94,7 +94,7 @@ def test_a_generator_of_another_device_is_refused(device):
         draw(device, torch.Generator())
 
 
-def test_seeds_given_before_the_first_use_count():
+def test_seeds_set_before_the_first_use_apply():
     code = """
         import torch
         torch.manual_seed(11)

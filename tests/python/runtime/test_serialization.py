@@ -1,4 +1,4 @@
-"""Saving and loading, pickling, copying, and the storage behind a tensor."""
+"""Saving and loading, pickling, copying, and the storage of a tensor."""
 
 import copy
 import io
@@ -41,7 +41,7 @@ def test_checkpoints_of_a_cuda_device_are_loaded(device, monkeypatch, weights_on
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     with monkeypatch.context() as patched:
-        # A file has this location for each of its storages.
+        # A file stores this location for each of its storages.
         patched.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
         stream = saved({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
     loaded = torch.load(stream, map_location="opencl", weights_only=weights_only)
@@ -54,7 +54,7 @@ def test_checkpoints_of_a_cuda_device_are_loaded(device, monkeypatch, weights_on
     assert again.state[there.weight]["exp_avg"].device == device
 
 
-def test_a_location_that_does_not_exist_names_the_cure(device):
+def test_the_error_for_a_missing_location_suggests_map_location(device):
     stream = saved(torch.ones(1))
     with pytest.raises(RuntimeError, match="map_location"):
         torch.load(stream, map_location="opencl:99")

@@ -1,4 +1,4 @@
-"""Environment variables: wrong names and values, and settings that leave no device, are never ignored in silence."""
+"""Environment variables: wrong names and values, and settings that hide all devices, always cause a message."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def test_the_list_the_sources_and_the_page_name_the_same_variables():
     files = [
         path for folder in ("rust", "cpp") for path in (ROOT / folder).rglob("*.*") if path.suffix in (".rs", ".cpp")
     ]
-    # A name is a whole literal where a variable is read.
+    # Source files contain the whole name as a literal where they read a variable.
     literal = re.compile(r'(?<!define )"(TORCH_OPENCL_[A-Z_]+[A-Z])"')
     read = {name for path in files for name in literal.findall(path.read_text())}
     page = (ROOT / "docs/options.md").read_text()
@@ -50,9 +50,9 @@ def test_a_word_that_is_not_in_the_list_is_warned_about_and_refused(name):
     assert message.startswith("RuntimeError") and [word for word in WORDS[name] if word not in message] == []
 
 
-def test_the_words_of_the_list_are_taken():
+def test_the_words_of_the_list_are_accepted():
     for position in range(3):
-        # All but "cublas", which takes its library.
+        # All except "cublas", which needs the library.
         chosen = {name: words[position % len(words)] for name, words in WORDS.items()}
         done = run_python(USE, **chosen)
         assert (done.returncode, done.stderr) == (0, ""), chosen
@@ -95,7 +95,7 @@ def test_a_setting_that_leaves_no_device_is_warned_about_once(variables, says):
 
 
 @pytest.mark.parametrize("name", ["TORCH_OPENCL_DEVICES", "TORCH_OPENCL_DEVICE_CLASS"])
-def test_neither_the_import_nor_the_question_raises_where_warnings_are_errors(name):
+def test_import_and_is_available_do_not_raise_if_warnings_are_errors(name):
     done = run_python(ASK, **{name: "nonsense"}, PYTHONWARNINGS="error::RuntimeWarning")
     assert done.stdout == "False\n" and f"{name}=nonsense" in done.stderr
 
@@ -136,7 +136,7 @@ def test_info_says_that_pocl_cannot_write_its_cache():
     if not any(_embedded_driver.REGISTRY.glob("*pocl*.icd")):
         pytest.skip("PoCL is not registered")
     variables = {"POCL_CACHE_DIR": "/dev/null/cache"}
-    cause = "If PoCL is installed: it offers no device where it cannot write to /dev/null/cache"
+    cause = "If PoCL is installed: it offers no device if it cannot write to /dev/null/cache"
     done = run_python("-m torch_opencl", **variables)
     assert f"No OpenCL device can be used: {cause}" in done.stdout
     assert "Set POCL_CACHE_DIR" in done.stdout and "OpenCL needs a driver" not in done.stdout

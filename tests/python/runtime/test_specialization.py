@@ -1,4 +1,4 @@
-"""Kernels in two forms: the generic one answers unless the specialised one is on disk, and both say the same."""
+"""Generic and specialised kernels: the generic one runs until the specialised one is on disk; both agree."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pytest
 import torch
 from processes import output_of, run_python
 
-# Heated: a launch over more elements than a signature needs to be worth a specialised program.
+# `heat` launches over so many elements that a specialised program is worthwhile.
 START = """
     import json, time, torch
     info = torch.opencl.kernel_cache_info
@@ -58,13 +58,13 @@ def test_the_generic_program_answers_until_the_specialised_one_is_there(environm
     assert json.loads(output_of(START + code, **environment)) == [[[0, 0], [1, 0], [1, 0]], "background"]
 
 
-def test_a_large_tensor_waits_for_its_program_where_it_is_told_to(environment):
+def test_eager_mode_waits_for_specialised_programs(environment):
     code = START + "    torch.exp(y).sum().item(); print(json.dumps(info()))"
     report = json.loads(output_of(code, **{**environment, "TORCH_OPENCL_SPECIALIZE": "eager"}))
     assert report["specialized"] == 2 and report["pending"] == 0 and report["specialize"] == "eager"
 
 
-def test_nothing_is_specialised_where_that_is_refused(environment):
+def test_specialisation_can_be_turned_off(environment):
     code = START + "    heat(lambda: torch.exp(y)); print(json.dumps(info()))"
     report = json.loads(output_of(code, **{**environment, "TORCH_OPENCL_SPECIALIZE": "never"}))
     assert report["specialized"] == report["pending"] == 0 and report["compiled"] > 0
@@ -86,7 +86,7 @@ def test_a_later_process_has_the_specialised_program_from_its_first_large_launch
     print(json.dumps(info()))
     torch.testing.assert_close(result.cpu(), x.exp())
     """
-    # Nothing needs the generic one, and what has not been specialised before waits until it is worth it.
+    # The generic program is not needed, and a new signature is not specialised before it is worthwhile.
     second = json.loads(output_of(START + code, **environment))
     assert (second["loaded"], second["compiled"], second["specialized"], second["pending"]) == (1, 0, 1, 0)
     third = json.loads(output_of(START + "    torch.sin(y)" + code, **environment))
@@ -111,7 +111,7 @@ def test_threads_that_want_a_stored_program_at_once_load_it_once(environment):
     assert output_of(START + code, **environment) == "1 1 True"
 
 
-def test_a_process_waits_once_where_the_driver_has_lost_its_programs(environment, tmp_path):
+def test_a_process_waits_once_if_the_driver_lost_its_programs(environment, tmp_path):
     output_of(START + "    heat(lambda: torch.exp(y)); heat(lambda: torch.sin(y)); settle()", **environment)
     if torch.opencl.get_device_properties().platform != "Portable Computing Language":
         pytest.skip("how to make another driver forget is not known")
@@ -130,11 +130,11 @@ def test_a_process_waits_once_where_the_driver_has_lost_its_programs(environment
         torch.testing.assert_close(result.cpu(), expected)
     """
     seconds, *programs = json.loads(output_of(START + code, **environment))
-    # Where compiling takes no longer than loading the second is not put off.
+    # If compiling takes no longer than loading, the second build is not deferred.
     assert programs == [1, 1, 1, 2] or (seconds < 1 and programs == [1, 2, 0, 2])
 
 
-def test_what_is_only_warm_is_specialised_once_the_process_has_settled(environment):
+def test_less_used_signatures_are_specialised_when_the_process_is_idle(environment):
     code = """
     for _ in range(40):
         torch.exp(y)
@@ -149,7 +149,7 @@ def test_what_is_only_warm_is_specialised_once_the_process_has_settled(environme
 def test_a_process_ends_soon_with_builds_under_way(environment):
     code = """
     ops = "exp log1p sin cos tanh erf sqrt abs asin acos atan sinh cosh log log2 expm1 tan erfc asinh atanh"
-    # Few elements: the process also waits for its launches.
+    # Few elements, because the process also waits for its launches.
     few = y[:65536]
     for op in ops.split():
         heat(lambda: getattr(torch, op)(few))
@@ -158,7 +158,7 @@ def test_a_process_ends_soon_with_builds_under_way(environment):
     """
     pending, end = output_of(START + code, **environment).split()
     assert int(pending) > 2
-    # One build at most, and Python's own end; twenty builds take longer than that.
+    # At most one build, and Python's own exit; twenty builds would take longer.
     assert time.time() - float(end) < 10
 
 
@@ -229,7 +229,7 @@ def test_warming_up_leaves_nothing_to_build(environment):
     ],
     ids=["bar", "text"],
 )
-def test_warming_up_shows_how_far_it_is(environment, before, shown):
+def test_warming_up_shows_its_progress(environment, before, shown):
     code = f"""
     import sys
     {before}
@@ -239,7 +239,7 @@ def test_warming_up_shows_how_far_it_is(environment, before, shown):
     assert done.returncode == 0 and re.search(shown, done.stderr), done.stderr
 
 
-def test_an_error_in_what_is_warmed_up_comes_through(environment):
+def test_warming_up_raises_errors_of_the_function(environment):
     code = """
     def fail():
         raise KeyError("mine")
@@ -263,9 +263,9 @@ def test_a_program_that_cannot_be_specialised_is_reported_once(use, environment,
     import os, shutil, warnings
     warnings.simplefilter("always")
     folder = {str(tmp_path / "pocl")!r}
-    # The generic program of both.
+    # The generic program of both functions.
     torch.sin(y).cpu()
-    # Without a folder to build in PoCL builds nothing.
+    # Without its cache folder PoCL cannot build.
     shutil.rmtree(folder)
     open(folder, "w").close()
     with warnings.catch_warnings(record=True) as caught:

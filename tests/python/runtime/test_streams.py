@@ -42,7 +42,7 @@ def test_set_stream(side_stream):
     assert torch.opencl.current_stream() == before
 
 
-def test_every_thread_has_a_current_stream_of_its_own(side_stream):
+def test_every_thread_has_its_own_current_stream(side_stream):
     seen = []
     with torch.opencl.stream(side_stream):
         thread = threading.Thread(target=lambda: seen.append(torch.opencl.current_stream()))
@@ -142,7 +142,7 @@ def test_synchronize_waits_for_all_streams(device):
 
 
 def test_the_host_is_held_back_when_it_is_far_ahead(device):
-    """Nothing here waits: what is enqueued would fill the memory in the end."""
+    """There is no wait here: without a limit, enqueued work would fill the memory."""
     values = torch.ones(200_000, device=device)
     early = torch.opencl.Event()
     for launch in range(8000):
@@ -154,8 +154,8 @@ def test_the_host_is_held_back_when_it_is_far_ahead(device):
 
 
 def test_short_launches_of_one_thread_do_not_hold_up_another(device, side_stream):
-    # Short launches may be held back to be submitted together. Whoever waits must get what was submitted before,
-    # and must not wait for what another thread submits meanwhile.
+    # Short launches may be delayed to be submitted together. A wait must cover everything submitted before it, and must
+    # not wait for later submissions of another thread.
     stop = threading.Event()
 
     def launch_now_and_then():
@@ -187,7 +187,7 @@ def test_streams_have_native_handles(side_stream):
 
 
 class ForeignWork:
-    """A command that other code enqueues with a stream's native handle, and that ends when it is told to."""
+    """A command that other code enqueues with a stream's native handle, and that completes on request."""
 
     QUEUE_CONTEXT, EXECUTION_STATUS, COMPLETE = 0x1090, 0x11D3, 0
 
@@ -207,18 +207,18 @@ class ForeignWork:
         assert command(pointer(queue), 1, ctypes.byref(self.go), ctypes.byref(self.event)) == 0
 
     def finish(self) -> None:
-        """Let the command end."""
+        """Let the command complete."""
         assert self.opencl.clSetUserEventStatus(self.go, self.COMPLETE) == 0
 
     def is_complete(self) -> bool:
-        """Return whether the command has ended."""
+        """Return whether the command is complete."""
         status = ctypes.c_int(-1)
         size = ctypes.c_size_t(ctypes.sizeof(status))
         assert self.opencl.clGetEventInfo(self.event, self.EXECUTION_STATUS, size, ctypes.byref(status), None) == 0
         return status.value == self.COMPLETE
 
 
-def test_waiting_for_a_stream_waits_for_what_others_enqueue_with_its_handle(device):
+def test_waiting_for_a_stream_includes_work_enqueued_with_its_native_handle(device):
     stream = torch.opencl.Stream()
     with torch.opencl.stream(stream):
         values = torch.ones(16, device=device)
@@ -232,7 +232,7 @@ def test_waiting_for_a_stream_waits_for_what_others_enqueue_with_its_handle(devi
         wait()
         assert work.is_complete()
         later.join()
-    # And so does a copy, although the stream has nothing of its own to wait for.
+    # A copy also waits, although the stream has no pending work itself.
     work = ForeignWork(stream.native_handle)
     later = threading.Timer(0.05, work.finish)
     later.start()
@@ -257,14 +257,14 @@ def test_many_streams_share_the_work(device):
     assert [part[999].item() for part in parts] == list(range(40))
 
 
-def test_a_thread_hears_of_its_own_faults_and_synchronising_of_all(device):
+def test_reads_raise_faults_of_their_thread_and_synchronize_raises_all(device):
     torch.opencl.synchronize()
     likelihoods, wrong = torch.zeros(1, 3, device=device), torch.tensor([3], device=device)
     losses = []
     thread = threading.Thread(target=lambda: losses.append(torch.nn.functional.nll_loss(likelihoods, wrong)))
     thread.start()
     thread.join()
-    # The default stream is shared: what this thread reads is not to blame.
+    # The default stream is shared: a read does not raise faults of another thread.
     assert torch.ones(2, device=device).tolist() == [1, 1]
     assert losses[0].isnan().item()
     with pytest.raises(IndexError, match=r"Target 3 is out of bounds.*another thread"):
@@ -275,12 +275,12 @@ def test_a_thread_hears_of_its_own_faults_and_synchronising_of_all(device):
         likelihoods.tolist()
 
 
-# Of cl.h.
+# From cl.h.
 OUT_OF_ORDER, PROFILING = 1, 2
 
 
 def new_queue(context: int, properties: int = 0) -> int:
-    """A command queue of the current device that other code would have made."""
+    """Create a command queue of the current device, as other code would."""
     opencl = ctypes.CDLL("libOpenCL.so.1")
     make = opencl.clCreateCommandQueue
     make.restype = ctypes.c_void_p
@@ -320,15 +320,15 @@ def test_a_queue_that_this_package_has_lent_is_the_stream_it_was(device):
         assert torch.opencl.ExternalStream(stream.native_handle) == stream
 
 
-def test_a_queue_that_runs_out_of_order_is_refused_in_words(device):
+def test_an_out_of_order_queue_is_refused(device):
     queue = new_queue(torch.ops.torch_opencl.native_context(0), OUT_OF_ORDER)
     with pytest.raises(RuntimeError, match="out of order"):
         torch.opencl.ExternalStream(queue)
 
 
-def test_queues_that_no_tensor_can_use_are_refused_in_words(device):
+def test_queues_that_tensors_cannot_use_are_refused(device):
     for pointer in (None, "a", 1.5, -1, 2**64):
-        with pytest.raises(TypeError, match="a cl_command_queue as a number"):
+        with pytest.raises(TypeError, match="a cl_command_queue as an integer"):
             torch.opencl.ExternalStream(pointer)
     with pytest.raises(RuntimeError, match="is null"):
         torch.opencl.ExternalStream(0)

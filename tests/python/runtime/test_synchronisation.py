@@ -1,4 +1,4 @@
-"""When the host waits for the device: only where the user reads."""
+"""When the host waits for the device: only if the user reads a value."""
 
 import json
 import warnings
@@ -12,14 +12,14 @@ from torch import nn
 
 @pytest.fixture
 def mode():
-    """Set the mode, and put it back."""
+    """Set the mode, and restore it."""
     before = torch.opencl.get_sync_debug_mode()
     yield torch.opencl.set_sync_debug_mode
     torch.opencl.set_sync_debug_mode(before)
 
 
 def waits(run) -> int:
-    """Count the waits that are warned of."""
+    """Count the waits that cause a warning."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run()
@@ -42,7 +42,7 @@ class Model(nn.Module):
 
 
 @pytest.mark.parametrize("make", ["SGD", "Adam", "AdamW"])
-def test_a_training_step_waits_only_where_the_user_reads(make: str, mode, device: torch.device) -> None:
+def test_a_training_step_waits_only_when_the_user_reads(make: str, mode, device: torch.device) -> None:
     model = Model().to(device)
     optimizer = getattr(torch.optim, make)(model.parameters(), lr=1e-2)
     images, labels = torch.randn(4, 3, 8, 8).to(device), torch.randint(5, (4,)).to(device)
@@ -56,7 +56,7 @@ def test_a_training_step_waits_only_where_the_user_reads(make: str, mode, device
         optimizer.step()
         losses.append(loss.detach())
 
-    step()  # the first one builds what is missing
+    step()  # the first step builds missing programs
     mode("error")
     step()
     mode("warn")
@@ -105,7 +105,7 @@ def test_modes(mode, device: torch.device) -> None:
         mode(None)
 
 
-# In a process of its own: where other code has taken a stream's handle, every wait asks the driver.
+# In a separate process: if other code has used a stream's handle, every wait asks the driver.
 TIMED = """
 import json, statistics, time
 import torch
@@ -135,7 +135,7 @@ print(json.dumps([[median_time(run) / waiting for run in runs] for runs in (wait
 """
 
 
-def test_waiting_for_nothing_takes_no_round_trip_through_the_driver() -> None:
+def test_waiting_for_an_idle_stream_does_not_call_the_driver() -> None:
     waits, copies = json.loads(output_of(TIMED))
     assert max(waits) < 1 / 3
     # A driver that is known to share memory with the host.
@@ -168,7 +168,7 @@ def test_every_wait_is_for_all_that_was_enqueued_before(device: torch.device) ->
         values.add_(1)
         waits[step % len(waits)]()
         torch.opencl.synchronize()
-        # Twice: nothing has been enqueued between the two.
+        # Twice: nothing is enqueued between the two.
         assert values[-1].item() == step
         assert values.cpu().sum().item() == step << 18
         values[0] = step  # the host writes, and the next launch reads
@@ -187,13 +187,13 @@ def test_threads_that_share_a_stream_read_what_they_enqueued(device: torch.devic
     in_threads(4, count)
 
 
-def test_a_fault_is_raised_once_by_the_next_wait_whatever_it_is(device: torch.device) -> None:
+def test_a_fault_is_raised_once_by_the_next_wait_of_any_kind(device: torch.device) -> None:
     stream = torch.opencl.current_stream()
     scores = torch.zeros(2, 3, device=device).log_softmax(1)
 
     def wait_for_event(_: torch.Tensor) -> None:
         stream.record_event().synchronize()
-        # The event has shown that the stream is idle; what its kernels found is still to be told.
+        # The event has shown that the stream is idle; the fault of its kernels has not been raised yet.
         torch.opencl.synchronize()
 
     def wait_when_idle(_: torch.Tensor) -> None:

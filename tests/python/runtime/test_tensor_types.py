@@ -1,4 +1,4 @@
-"""The old names of tensor types: torch.opencl.FloatTensor and its kin."""
+"""The legacy tensor types: torch.opencl.FloatTensor and similar."""
 
 import pytest
 import torch

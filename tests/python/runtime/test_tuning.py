@@ -1,4 +1,4 @@
-"""The parameters that matmuls are tiled by: which there may be, that kernels use them, and where they are kept."""
+"""The tiling parameters of matmuls: valid values, their use by kernels, and their storage."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def check_matmuls(device, dtypes=(torch.float32,)) -> None:
         close(ours, expected)
 
 
-# --- the numbers
+# --- the values
 
 
 CPU_TUNINGS = [
@@ -70,14 +70,14 @@ CPU_TUNINGS = [
 
 
 @pytest.mark.parametrize("values", CPU_TUNINGS, ids=str)
-def test_kernels_use_the_numbers_and_stay_right(device, values):
+def test_kernels_are_right_with_other_values(device, values):
     only_on(device, "cpu")
     use(device, **values)
     assert values.items() <= state(device)["values"].items()
     check_matmuls(device)
 
 
-def test_other_dtypes_take_the_numbers_too(device):
+def test_other_dtypes_use_the_values_too(device):
     only_on(device, "cpu")
     use(device, vector_bytes=32, tile_rows=16, tile_vectors=1)
     check_matmuls(device, computed([torch.float64, torch.int64, torch.complex64, torch.complex128]))
@@ -104,13 +104,13 @@ def test_another_tile_is_another_program(device):
     ("text", "reason"),
     [
         ("{", "a JSON object"),
-        ('{"colour": 1}', "has no colour: expected some of"),
+        ('{"colour": 1}', "has no parameter colour: expected some of"),
         ('{"block_k": 0}', "block_k = 0: expected a multiple of 1 from 16 to 4096"),
         ('{"tile_rows": 6}', "tile_rows = 6: expected a multiple of 4 from 4 to 16"),
         ('{"block_k": "many"}', "expected a whole number"),
     ],
 )
-def test_numbers_that_cannot_be_are_refused(device, text, reason):
+def test_invalid_values_are_refused(device, text, reason):
     only_on(device, "cpu")
     before = state(device)["values"]
     with pytest.raises(RuntimeError, match=reason):
@@ -124,14 +124,14 @@ def test_a_device_that_is_not_there_is_refused():
 
 
 @pytest.mark.parametrize("quick", [True, False])
-def test_every_candidate_has_numbers_that_there_are(device, quick):
+def test_every_candidate_has_valid_parameters(device, quick):
     device_class = state(device)["header"]["device"]["class"]
     for group in groups_of(device_class, quick):
         for candidate in group:
             use(device, **candidate)
 
 
-def test_gpus_have_numbers_of_their_own():
+def test_gpus_have_other_parameters():
     code = f"""
     import sys, torch
     import torch.nn.functional as F
@@ -160,7 +160,7 @@ def test_gpus_have_numbers_of_their_own():
     assert "side = 128: expected a multiple of 8 from 8 to 32" in output_of(code, TORCH_OPENCL_DEVICE_CLASS="gpu")
 
 
-def test_a_library_is_chosen_anew_for_other_numbers(tmp_path):
+def test_a_library_is_chosen_again_for_other_values(tmp_path):
     code = """
     import json, torch
     a = torch.randn(256, 256, device="opencl")
@@ -177,7 +177,7 @@ def test_a_library_is_chosen_anew_for_other_numbers(tmp_path):
     if chosen == "0 0 0":
         pytest.skip("a device with one library has no choice")
     assert chosen == "1 1 1"
-    # The third recalled what the first had measured.
+    # The third run reused the measurements of the first.
     assert len(list(tmp_path.glob("*.note"))) == 2
 
 
@@ -198,7 +198,7 @@ FILE = """
 """
 
 
-def test_later_processes_use_what_was_found(tmp_path):
+def test_later_processes_use_the_stored_values(tmp_path):
     environment = {"TORCH_OPENCL_CACHE_DIR": str(tmp_path)}
     output_of(FILE + "    record.store(0, record.Record(values=tuned, defaults=defaults))", **environment)
     code = FILE + "    print(state()['values'] == tuned, record.recorded(0).values == tuned)"
@@ -208,7 +208,7 @@ def test_later_processes_use_what_was_found(tmp_path):
     assert output_of(code, TORCH_OPENCL_DEVICE_CLASS=other_class, **environment) == "True None"
 
 
-def test_a_file_that_is_not_what_it_should_be_is_ignored_with_a_warning(tmp_path):
+def test_an_invalid_file_is_ignored_with_a_warning(tmp_path):
     code = """
     record.store(0, record.Record(values=tuned, defaults=defaults))
     whole = path.read_text()
@@ -225,7 +225,7 @@ def test_a_file_that_is_not_what_it_should_be_is_ignored_with_a_warning(tmp_path
         changed(values=None),
         changed(values={name: 10**9}),
         changed(values={"colour": 1}),
-        # The name that earlier versions gave block_k.
+        # The name of block_k in earlier versions.
         changed(values={"depth": 256}),
     ]:
         path.write_text(text)
@@ -246,14 +246,14 @@ def test_a_file_that_is_not_what_it_should_be_is_ignored_with_a_warning(tmp_path
     reasons = [
         "it is not JSON",
         "it is not JSON",
-        "it is no JSON object",
+        "it is not a JSON object",
         "another version of this package",
         "another device, driver",
         "another device, driver",
         "it has no values",
         "= 1000000000: expected",
-        "has no colour",
-        "has no depth",
+        "has no parameter colour",
+        "has no parameter depth",
     ]
     warnings = [line for line in done.stderr.splitlines() if "is not used" in line]
     assert len(warnings) == len(reasons)

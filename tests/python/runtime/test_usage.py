@@ -1,10 +1,10 @@
-"""How busy a device is, as torch.cuda tells: where the operating system does."""
+"""Device utilisation, as torch.cuda reports it, if the operating system provides it."""
 
 import pytest
 import torch
 
 
-def test_a_device_that_is_the_processor_is_asked_of_the_operating_system(device):
+def test_utilisation_of_a_cpu_device_comes_from_the_operating_system(device):
     properties = torch.opencl.get_device_properties(device)
     if properties.type != "cpu" or not properties.host_unified_memory:
         with pytest.raises(RuntimeError, match="the operating system is asked only for devices that are the host's"):

@@ -23,10 +23,10 @@ def axpy():
     ("parameters", "message"),
     [
         ("float *x", "lacks __global"),
-        ("__global float4 *x", "points to no type of tensors"),
-        ("__global float **x", "no pointer to global memory"),
+        ("__global float4 *x", "does not point to an element type"),
+        ("__global float **x", "not a pointer to global memory"),
         ("__local float *x", "declare local memory within the kernel"),
-        ("image2d_t x", "neither a pointer nor a number"),
+        ("image2d_t x", "neither a pointer nor a scalar"),
         ("ARGUMENTS", "cannot be read"),
         ("__global float *x, int x", "two parameters have one name"),
     ],
@@ -36,11 +36,11 @@ def test_parameters_that_no_argument_fits_are_refused(parameters, message):
         torch.opencl.compile_kernel(f"__kernel void f({parameters}) {{}}", "f")
 
 
-def test_kernels_that_are_not_there_are_refused_with_those_that_are():
+def test_the_error_for_a_missing_kernel_lists_the_existing_ones():
     with pytest.raises(ValueError, match="'g'; its kernels are: f, h"):
         torch.opencl.compile_kernel("kernel void f(int a) {} kernel void h(int a) {}", "g")
     for name, types in [("f;", {}), ("f", {"T;": FLOATS})]:
-        with pytest.raises(ValueError, match="no name in OpenCL C"):
+        with pytest.raises(ValueError, match="not a valid name in OpenCL C"):
             torch.opencl.compile_kernel("kernel void f(int a) {}", name, types=types)
 
 
@@ -57,7 +57,7 @@ def test_sizes_are_not_negative(device):
     f = torch.opencl.compile_kernel(
         "kernel void f(global float *x, int n) {}", "f", parameters={"x": "tensor", "n": "size"}
     )
-    with pytest.raises(ValueError, match="kernel f: n: -1 is no size"):
+    with pytest.raises(ValueError, match="kernel f: n: -1 is not a size"):
         f(torch.zeros(1, device=device), -1)
 
 
@@ -79,7 +79,7 @@ def test_arguments_that_do_not_fit_are_refused(axpy, device):
         torch.opencl.compile_kernel("kernel void f(global float *x) {}", "f")(x.int())
 
 
-def test_sizes_that_make_no_sense_are_refused(axpy, device):
+def test_invalid_launch_sizes_are_refused(axpy, device):
     x = torch.ones(8, device=device)
     for sizes in (
         {"global_size": 8, "elements": 8},
@@ -152,7 +152,7 @@ def test_more_local_memory_than_the_device_has_is_refused(device):
       LOCAL_BARRIER();
       x[0] = s[0];
     }"""
-    # NVIDIA's compiler refuses it, and others leave that to the launch.
+    # NVIDIA's compiler refuses it; other drivers refuse the launch.
     is_nvidia = "NVIDIA" in torch.opencl.get_device_properties(device).platform
     message = "does not compile" if is_nvidia else "bytes of local memory, and this device has"
     with pytest.raises(RuntimeError, match=message):
@@ -179,12 +179,12 @@ def test_more_local_memory_than_the_device_has_is_refused(device):
         ("kernel void scale(global float *x, float a) { x[0] = a; }\nfloat f(void) { return nowhere; }", 2),
     ],
 )
-def test_messages_of_the_compiler_have_the_kernels_name_and_its_authors_lines_and_columns(source, line, device):
+def test_compiler_messages_have_the_kernels_name_and_the_users_lines_and_columns(source, line, device):
     with pytest.raises(RuntimeError, match="the kernel program scale does not compile for") as raised:
         torch.opencl.compile_kernel(source, "scale")(torch.zeros(2, device=device), 1.0)
     found = re.search(r"(\d+):(\d+):[^\n]*nowhere", str(raised.value))
     if found is None:
-        pytest.skip("the driver's compiler writes its messages in another form")
+        pytest.skip("the driver's compiler uses another message format")
     text = source.split("\n")[line - 1].encode()
     assert (int(found[1]), int(found[2])) == (line, text.index(b"nowhere") + 1)
 

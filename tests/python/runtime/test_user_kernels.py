@@ -1,4 +1,4 @@
-"""Kernels of the user's own: torch.opencl.compile_kernel."""
+"""User-defined kernels: torch.opencl.compile_kernel."""
 
 import copy
 import pickle
@@ -33,11 +33,11 @@ def test_one_source_serves_dtypes_at_any_offset_of_a_buffer(axpy, device, dtype)
     x, y = base[3:503], torch.ones(503, dtype=dtype, device=device)[3:]
     expected = (y.float() + 2.5 * x.float()).to(dtype)
     axpy(x, y, 2.5)
-    # A compiler may join the multiplication and the addition.
+    # A compiler may fuse the multiplication and the addition.
     torch.testing.assert_close(y, expected)
 
 
-def test_types_in_memory_hold_what_pytorch_stores(device):
+def test_memory_types_match_pytorchs_dtypes(device):
     source = """KERNEL void twice(GLOBAL const T *x, GLOBAL T *y) {
       store_T(y, ELEMENT, load_T(x, ELEMENT) + load_T(x, ELEMENT));
     }"""
@@ -93,7 +93,7 @@ def test_scalars_arrive_as_their_types(device):
             write(*arguments, elements=1)
 
 
-def test_work_items_are_one_an_element_or_as_many_as_are_asked_for(device):
+def test_the_number_of_work_items_is_that_of_elements_or_global_size(device):
     source = """KERNEL void place(GLOBAL int *out) {
       const long i = GLOBAL_ID(0) + GLOBAL_SIZE(0) * (GLOBAL_ID(1) + GLOBAL_SIZE(1) * GLOBAL_ID(2));
       out[i] = 1 + LOCAL_ID(0) + 10 * LOCAL_ID(1) + 100 * (int)GROUP_ID(2);
@@ -114,7 +114,7 @@ def test_work_items_are_one_an_element_or_as_many_as_are_asked_for(device):
     assert out.gt(0).all()
 
 
-def test_work_groups_join_values_in_local_memory(device):
+def test_work_groups_reduce_values_in_local_memory(device):
     source = """KERNEL void joins(GLOBAL const float *x, GLOBAL float *out) {
       LOCAL float scratch[SIZE];
       const float value = x[ELEMENT];
@@ -139,7 +139,7 @@ def test_constants_are_macros(device):
         torch.opencl.compile_kernel(source, "f", constants={"A": "x"})
 
 
-def test_compilers_name_lines_as_the_user_counts_them(device):
+def test_compilers_name_lines_of_the_users_source(device):
     source = (
         "\n\nkernel void broken(global float *x,\n                   int n) {\n  x[0] = n;\n  x[1] = no_such_name;\n}"
     )
@@ -150,7 +150,7 @@ def test_compilers_name_lines_as_the_user_counts_them(device):
 
 
 @pytest.mark.needs_float64
-def test_constants_are_doubles_where_the_kernel_takes_doubles(device):
+def test_constants_are_doubles_in_kernels_with_doubles(device):
     source = "kernel void f(global T *x) { x[0] = C; x[1] = sizeof(C); }"
     kernel = torch.opencl.compile_kernel(source, "f", types={"T": [torch.float32, torch.float64]}, constants={"C": 0.1})
     for dtype, size in ((torch.float32, 4), (torch.float64, 8)):
@@ -164,7 +164,7 @@ def test_tensors_without_elements_launch_nothing(axpy, device):
     before = torch.opencl.launches()
     axpy(empty, empty.clone(), 1)
     assert torch.opencl.launches() == before
-    # And may stand beside others.
+    # Empty tensors may also be passed together with others.
     count = torch.opencl.compile_kernel("kernel void f(global const float *x, global int *n) { n[0] += x != 0; }", "f")
     n = torch.zeros(1, dtype=torch.int32, device=device)
     count(empty, n, elements=1)
@@ -227,7 +227,7 @@ def test_kernels_are_built_once_and_kept_on_disk(tmp_path):
     assert output_of(code, **variables) == "False True"
 
 
-def test_kernels_are_copied_and_pickled_with_what_has_them(axpy, device):
+def test_kernels_are_copied_and_pickled_with_their_owners(axpy, device):
     x = torch.ones(5, device=device)
     for copied in (copy.deepcopy(axpy), pickle.loads(pickle.dumps(axpy))):
         y = torch.zeros(5, device=device)
@@ -243,7 +243,7 @@ def test_compiling_ahead_asks_for_all_dtypes(axpy):
         axpy.compile(T=torch.int8)
 
 
-def test_a_module_with_kernels_starts_no_driver_and_no_compiler():
+def test_importing_a_module_with_kernels_starts_no_driver_or_compiler():
     code = """
         import sys
         import torch
@@ -253,7 +253,7 @@ def test_a_module_with_kernels_starts_no_driver_and_no_compiler():
     assert output_of(code) == "False False"
 
 
-def test_custom_operators_of_kernels_are_compiled_whole(axpy, device):
+def test_custom_operators_of_kernels_are_compiled_without_graph_breaks(axpy, device):
     @torch.library.custom_op("test_user_kernels::axpy", mutates_args=("y",), device_types="opencl")
     def custom(x: torch.Tensor, y: torch.Tensor, alpha: float) -> None:
         axpy(x, y, alpha)

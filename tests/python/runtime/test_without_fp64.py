@@ -1,4 +1,4 @@
-"""Devices that do not compute in float64: tensors of it can be kept there, and everything else is refused."""
+"""Devices without float64: its tensors can be stored there, and everything else is refused."""
 
 import re
 import shutil
@@ -16,7 +16,7 @@ without_fp64 = pytest.mark.skipif(
     has_fp64(), reason="the device computes in float64 (`make test DRIVER=rusticl` has one that does not)"
 )
 
-# Calls that ask for float64 or complex128, and the operator that PyTorch makes of each.
+# Calls that need float64 or complex128, and the operator that PyTorch runs for each.
 REFUSED = {
     "to": ("_copy_from", lambda x: x.to(torch.float64)),
     "to, from integers": ("_copy_from", lambda x: x.int().to(torch.float64)),
@@ -40,7 +40,7 @@ REFUSED = {
 }
 
 
-# Numbers of the host are float64 to PyTorch, and no reason to compute in it.
+# Python scalars are float64 in PyTorch, which is not a reason to compute in it.
 TAKEN = {
     "a number to the power of floats": lambda x: 2.5**x,
     "a number to the power of halves": lambda x: torch.pow(2.5, x.half(), out=torch.empty_like(x, dtype=torch.half)),
@@ -56,7 +56,7 @@ def doubles() -> torch.Tensor:
 
 @without_fp64
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_would_convert_or_compute_is_refused_by_name(device: torch.device, name: str) -> None:
+def test_conversions_and_arithmetic_are_refused_by_name(device: torch.device, name: str) -> None:
     op, call = REFUSED[name]
     with pytest.raises(NotImplementedError) as raised:
         call(torch.full((4,), 0.5, device=device))
@@ -68,7 +68,7 @@ def test_what_would_convert_or_compute_is_refused_by_name(device: torch.device, 
 
 @without_fp64
 @pytest.mark.parametrize("name", TAKEN)
-def test_numbers_of_the_host_need_no_float64(device: torch.device, name: str) -> None:
+def test_scalars_of_the_host_need_no_float64(device: torch.device, name: str) -> None:
     assert TAKEN[name](torch.full((4,), 0.5, device=device)).device == device
 
 
@@ -87,7 +87,7 @@ def test_compiled_graphs_take_cpu_scalars(device: torch.device) -> None:
             torch.testing.assert_close(compiled(x.to(device), scale).cpu(), x * scale)
 
 
-# By their names: what is refused of a test with such a dtype as its parameter counts as skipped.
+# As strings: a refused test with such a dtype as parameter would be skipped.
 @without_fp64
 @pytest.mark.parametrize("name", ("float64", "complex128"))
 def test_elements_are_kept(device: torch.device, name: str) -> None:
@@ -100,7 +100,7 @@ def test_elements_are_kept(device: torch.device, name: str) -> None:
 
 @without_fp64
 @pytest.mark.parametrize("name", ("float64", "complex128"))
-def test_numbers_fill_memory(device: torch.device, name: str) -> None:
+def test_fill(device: torch.device, name: str) -> None:
     dtype = getattr(torch, name)
     number = -0.1 if dtype == torch.float64 else complex(-0.1, 0.3)
     full = torch.full((5, 7), number, dtype=dtype, device=device)
@@ -115,7 +115,7 @@ def test_numbers_fill_memory(device: torch.device, name: str) -> None:
 
 @without_fp64
 @pytest.mark.parametrize("name", ("float64", "complex128"))
-def test_deterministic_algorithms_fill_what_is_kept(device: torch.device, name: str) -> None:
+def test_deterministic_algorithms_fill_new_memory(device: torch.device, name: str) -> None:
     host = torch.randn(5, 7, dtype=getattr(torch, name))
     torch.use_deterministic_algorithms(True)
     try:
@@ -126,10 +126,10 @@ def test_deterministic_algorithms_fill_what_is_kept(device: torch.device, name: 
 
 
 @pytest.fixture(scope="module")
-def on_paper(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Variables of a process that has a device without fp64, which computes nothing: refusals come before kernels."""
+def stub_device(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables of a process with a stub device without fp64: calls are refused before kernels run."""
     if not (TESTS / "gpu_compile").is_dir() or shutil.which("g++") is None:
-        pytest.skip("needs the driver of tests/gpu_compile, and g++ for it")
+        pytest.skip("needs the stub driver of tests/gpu_compile, and g++")
     sys.path.insert(0, str(TESTS))
     from gpu_compile.record import compile_driver
 
@@ -137,13 +137,13 @@ def on_paper(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {
         "OPENCL_DYLIB_PATH": str(compile_driver(folder)),
         "PAPER_FOLDER": str(folder),
-        "TORCH_OPENCL_DEVICES": "on paper without fp64",
+        "TORCH_OPENCL_DEVICES": "Stub GPU without fp64",
         "TORCH_OPENCL_CACHE_DIR": "",
     }
 
 
-def test_a_device_on_paper_refuses_and_takes_the_same(on_paper: dict[str, str]) -> None:
-    done = run_python("-m pytest -q -p no:cacheprovider -k", "refused_by_name or of_the_host", __file__, **on_paper)
+def test_a_stub_device_refuses_and_accepts_the_same(stub_device: dict[str, str]) -> None:
+    done = run_python("-m pytest -q -p no:cacheprovider -k", "refused_by_name or of_the_host", __file__, **stub_device)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(REFUSED) + len(TAKEN)} passed" in done.stdout
 
@@ -168,11 +168,11 @@ def test_other_refusal(): raise NotImplementedError("no kernel")
 """
 
 
-def test_only_what_says_that_it_needs_float64_is_skipped(on_paper: dict[str, str], tmp_path: Path) -> None:
+def test_only_tests_that_declare_float64_are_skipped(stub_device: dict[str, str], tmp_path: Path) -> None:
     for name in ("conftest.py", "float64.py"):
         shutil.copy(TESTS / "python" / name, tmp_path)
     (tmp_path / "test_skips.py").write_text(OF_ONE_DTYPE)
-    done = run_python("-m pytest -rA -p no:cacheprovider", str(tmp_path), **on_paper)
+    done = run_python("-m pytest -rA -p no:cacheprovider", str(tmp_path), **stub_device)
     assert set(re.findall(r"^(PASSED|FAILED) \S+::(\S+)", done.stdout, re.M)) == {
         ("PASSED", "test_parameter[torch.float32]"),
         ("FAILED", "test_float64_and_no_mark"),

@@ -1,4 +1,4 @@
-"""The benchmarks: each row can be found and judged, and a wrong result is not timed."""
+"""The benchmarks: each row can be selected and judged, and a wrong result is not timed."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def test_each_measured_constant_has_other_values_and_rows_and_each_row_for_const
     assert {case.name for case in constants_rows.cases()} <= wanted
 
 
-def test_a_constant_that_there_is_not_is_refused(capsys):
+def test_an_unknown_constant_is_refused(capsys):
     assert constants.run("opencl", ["GATE_LEAST"]) == 2
     assert "no constant GATE_LEAST; there are LAUNCH_BATCH" in capsys.readouterr().err
 
@@ -105,7 +105,7 @@ def test_a_small_row_is_measured_against_its_limit(limits):
     assert measured.fallbacks == []
 
 
-def test_a_row_is_measured_in_eager_mode_beside_and_finds_its_programs_on_disk(tmp_path):
+def test_a_row_is_also_measured_in_eager_mode_with_programs_from_disk(tmp_path):
     code = """
     import json, torch
     from benchmarks.cases import select
@@ -121,12 +121,12 @@ def test_a_row_is_measured_in_eager_mode_beside_and_finds_its_programs_on_disk(t
     root = str(Path(__file__).parents[3])
     variables = {"TORCH_OPENCL_SPECIALIZE": "background", "TORCH_OPENCL_CACHE_DIR": str(tmp_path)}
     report = json.loads(output_of(code, PYTHONPATH=f"{root}:{os.environ.get('PYTHONPATH', '')}", **variables))
-    # The other process has built it; here nothing is compiled, and the generic form not even loaded.
+    # The other process built the program; this one compiles nothing, and does not even load the generic program.
     assert report["specialize"] == "background" and report["compiled"] == 0 and report["loaded"] > 0
     assert report["specialized"] == report["loaded"]
 
 
-def test_a_row_of_gpus_is_measured_beside_another_backend_and_its_limit(tmp_path, monkeypatch):
+def test_a_gpu_row_is_measured_with_another_backend_and_its_limit(tmp_path, monkeypatch):
     """PyTorch's CPU backend stands for the vendor's."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     (case,) = (case for case in gpu_rows.cases() if case.name == "add of 4, a chain to its end")
@@ -154,7 +154,7 @@ def test_a_row_of_gpus_has_a_rate_and_a_share_of_the_limit(limits):
     assert moving["peer"] is None and moving["peer_ratio"] is None
 
 
-def test_a_wrong_row_of_gpus_is_written_down_and_fails_the_run(tmp_path):
+def test_a_wrong_gpu_row_is_recorded_and_fails_the_run(tmp_path):
     case = Case(
         group="pointwise",
         name="wrong",
@@ -164,7 +164,7 @@ def test_a_wrong_row_of_gpus_is_written_down_and_fails_the_run(tmp_path):
     assert "not close" in json.loads((tmp_path / "rows").read_text())["error"]
 
 
-def test_a_row_of_gpus_that_the_device_has_no_memory_for_is_no_mistake(tmp_path):
+def test_a_gpu_row_that_exceeds_the_memory_is_not_an_error(tmp_path):
     most = torch.opencl.get_device_properties(DEVICE).max_alloc_bytes
     case = Case(
         group="pointwise", name="huge", build=lambda device: torch.empty(most + 1, dtype=torch.int8, device=device)

@@ -1,4 +1,4 @@
-"""The build's one line of progress, from what cargo writes; errors are shown whole."""
+"""The build's one-line progress, from cargo's output; errors are shown completely."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ WARNING = "warning: unused variable: `x`\n --> rust/lib.rs:1:1\n"
 
 
 def cargo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, errors: str, ending: str) -> list[str]:
-    """Put a cargo into PATH that writes to its standard error, then runs Python code; return a command line for it."""
+    """Put a fake cargo into PATH that writes to standard error, then runs Python code; return its command line."""
     tool = tmp_path / "tools" / "cargo"
     tool.parent.mkdir()
     tool.write_text(
@@ -29,7 +29,7 @@ def cargo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, errors: str, ending: 
 
 
 def read(text: str, target: Path) -> progress.Progress:
-    """What a progress knows after a text of cargo."""
+    """The progress after an output of cargo."""
     state = progress.Progress(target)
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as errors:
@@ -47,13 +47,13 @@ def test_lines_of_crates_and_bars_become_one_line(tmp_path):
     assert state.line().startswith("compiling: 150 of 200 Rust units, ")
 
 
-def test_a_build_from_nothing_has_a_forecast_of_what_is_left(tmp_path):
+def test_a_full_build_has_a_forecast(tmp_path):
     state = read(BAR.format(100), tmp_path)
     out = tmp_path / "build/torch-opencl-1/out"
     (out / "objects").mkdir(parents=True)
     for number in range(9):
         (out / "objects" / f"{number}.o").touch()
-    # One that is still being compiled into.
+    # An object that is still being written.
     (out / "last.o").touch()
     state.start -= 60
     files, all_files = state._cpp_files()
@@ -65,7 +65,7 @@ def test_a_build_from_nothing_has_a_forecast_of_what_is_left(tmp_path):
     )
 
 
-def test_a_build_of_what_has_changed_has_none(tmp_path):
+def test_an_incremental_build_has_no_forecast(tmp_path):
     (tmp_path / "build/torch-opencl-1/out/objects").mkdir(parents=True)
     old = tmp_path / "build/torch-opencl-1/out/objects/old.o"
     old.touch()
@@ -74,12 +74,12 @@ def test_a_build_of_what_has_changed_has_none(tmp_path):
     assert "C++" not in read(BAR.format(199), tmp_path).line()
 
 
-def test_waiting_is_named(tmp_path):
+def test_waiting_for_a_lock_is_shown(tmp_path):
     state = read("    Blocking waiting for file lock on build directory\n", tmp_path)
     assert state.line().startswith("Blocking waiting for file lock on build directory, ")
 
 
-def test_warnings_and_the_output_are_kept_and_nothing_else_is_shown(tmp_path, monkeypatch, capfd):
+def test_only_warnings_and_the_output_are_shown(tmp_path, monkeypatch, capfd):
     command = cargo(tmp_path, monkeypatch, BAR.format(1) + WARNING, "print({})")
     assert progress.run_cargo(command, os.environ, tmp_path) == "{}\n"
     captured = capfd.readouterr()
@@ -94,12 +94,12 @@ def test_a_failure_shows_the_whole_error(tmp_path, monkeypatch, capfd):
     assert capfd.readouterr().err == error
 
 
-def test_a_long_build_prints_a_line_seldom_where_there_is_no_terminal(tmp_path, monkeypatch, capfd):
+def test_a_long_build_prints_few_lines_without_a_terminal(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(progress, "INTERVAL", 0.02)
     monkeypatch.setattr(progress, "SELDOM", 0.2)
     command = cargo(tmp_path, monkeypatch, BAR.format(7), "time.sleep(1)")
     progress.run_cargo(command, os.environ, tmp_path)
     lines = capfd.readouterr().out.splitlines()
-    assert 2 <= len(lines) < 25  # a line every INTERVAL would be 50
+    assert 2 <= len(lines) < 25  # one line per INTERVAL would be 50
     assert any(line.startswith("==> compiling: 7 of 200 Rust units") for line in lines)
     assert lines[-1].startswith("==> cargo has ended")

@@ -1,4 +1,4 @@
-"""Kernels compiled ahead: python -m torch_opencl.bundle, TORCH_OPENCL_KERNEL_BUNDLE."""
+"""Kernels compiled ahead of time: python -m torch_opencl.bundle, TORCH_OPENCL_KERNEL_BUNDLE."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from shared_libraries import shared_library
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
-# Prints the accuracy, and how many programs were loaded and compiled.
+# Prints the accuracy, and the numbers of loaded and compiled programs.
 TRAINING = f"""
 import sys
 sys.path.insert(0, {str(EXAMPLES)!r})
@@ -22,7 +22,7 @@ info = torch.opencl.kernel_cache_info()
 print(result.accuracy, info["loaded"], info["compiled"], info["specialized"], torch.opencl.fallbacks())
 """
 
-# The functions of the loader, but for one that builds: a process that has it can compile nothing.
+# The loader's functions, except that building fails: a process with this library cannot compile.
 NO_COMPILER = """
 #include <cstddef>
 extern "C" void *clCreateProgramWithSource(void *, unsigned, const char **, const size_t *, int *status) {
@@ -31,7 +31,7 @@ extern "C" void *clCreateProgramWithSource(void *, unsigned, const char **, cons
 }
 """
 
-# Prints the outcome of each case, a bundle and a statement, in a process of its own.
+# Prints the outcome of each case, a bundle and a statement, in a separate process.
 CASES = """
 import os, sys, warnings
 import torch
@@ -54,7 +54,7 @@ ADD = "(torch.ones(5, device='opencl') + 1).tolist()"
 
 @pytest.fixture(scope="module")
 def no_caches(tmp_path_factory) -> dict[str, str]:
-    """Variables with which a process finds nothing that another has compiled."""
+    """Variables with which a process finds no cached programs."""
     return {
         "TORCH_OPENCL_CACHE_DIR": "",
         "POCL_CACHE_DIR": str(tmp_path_factory.mktemp("pocl")),
@@ -70,7 +70,7 @@ def no_compiler(tmp_path_factory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory, no_caches) -> Path:
-    """A bundle of what an addition takes, beside the folder that it was built from."""
+    """A bundle for an addition, next to the folder it was built from."""
     folder = tmp_path_factory.mktemp("small")
     (folder / "script.py").write_text(f"import torch\n{ADD}\n")
     output_of("-m torch_opencl.bundle", "export", str(folder / "sources"), "--run", str(folder / "script.py"))
@@ -107,7 +107,7 @@ def test_training_from_a_bundle_is_as_accurate_and_compiles_nothing(tmp_path, no
     done = run_python("-m torch_opencl.bundle", "build", str(sources), str(bundle))
     assert done.returncode == 0, done.stderr
     assert "programs" in done.stderr or "program" in done.stderr  # the progress
-    # That a build fails there is what the rest of the test stands on.
+    # The rest of the test relies on builds failing there.
     assert "clCreateProgramWithSource" in run_python(TRAINING, **no_caches, **no_compiler).stderr
     told = output_of(TRAINING, TORCH_OPENCL_KERNEL_BUNDLE=str(bundle), **no_caches, **no_compiler).split(maxsplit=4)
     loaded, compiled, specialised = map(int, told[1:4])
@@ -116,7 +116,7 @@ def test_training_from_a_bundle_is_as_accurate_and_compiles_nothing(tmp_path, no
     assert (compiled, specialised, told[4]) == (0, 0, "{}")
 
 
-def test_a_bundle_that_is_not_for_this_device_or_not_whole_is_refused_in_words(small, no_caches):
+def test_bundles_of_other_devices_and_damaged_ones_are_refused(small, no_caches):
     bundle = small / "small.bundle"
     content = bundle.read_bytes()
     (small / "truncated.bundle").write_bytes(content[: len(content) // 2])
@@ -129,22 +129,22 @@ def test_a_bundle_that_is_not_for_this_device_or_not_whole_is_refused_in_words(s
     expected = {
         bundle: r"\[2.0, 2.0, 2.0, 2.0, 2.0\]",
         small / "missing.bundle": r"missing.bundle: it cannot be read",
-        small / "truncated.bundle": "is no kernel bundle, or is truncated or damaged",
-        small / "text.bundle": "is no kernel bundle, or is truncated or damaged",
+        small / "truncated.bundle": "is not a kernel bundle, or is truncated or damaged",
+        small / "text.bundle": "is not a kernel bundle, or is truncated or damaged",
         small / "flipped.bundle": "the program 'pointwise .*' of the kernel bundle .* is damaged",
         changed(bundle, "device", device="Another GPU"): "was built for the device 'Another GPU', and",
         changed(bundle, "driver", driver_version="0.1"): "was built for the driver version '0.1', and",
         changed(bundle, "class", device_class="fpga"): "was built for the device class 'fpga', and",
-        changed(bundle, "version", version="0.0.1"): r"was made by torch_opencl 0\.0\.1 of other kernel sources",
+        changed(bundle, "version", version="0.0.1"): r"was made by torch_opencl 0\.0\.1 from other kernel sources",
         changed(bundle, "sources", sources="0"): "other kernel sources",
-        changed(bundle, "format", format="bundle 9"): "is of the format 'bundle 9'",
+        changed(bundle, "format", format="bundle 9"): "its format is 'bundle 9'",
     }
     told = results(*((path, ADD) for path in expected), **no_caches)
     for path, line, pattern in zip(expected, told, expected.values(), strict=True):
         assert re.search(pattern, line), (path.name, line)
 
 
-def test_what_a_run_asks_for_is_in_the_list_of_all_kernels(small, tmp_path):
+def test_the_programs_of_a_run_are_in_the_list_of_all_kernels(small, tmp_path):
     listing = json.loads((small / "sources" / "programs.json").read_text())["programs"]
     told = output_of("-m torch_opencl.bundle", "export", str(tmp_path / "all"))
     everything = json.loads((tmp_path / "all" / "programs.json").read_text())["programs"]
@@ -153,7 +153,7 @@ def test_what_a_run_asks_for_is_in_the_list_of_all_kernels(small, tmp_path):
     assert f"{len(everything)} programs" in told
 
 
-def test_what_a_bundle_lacks_is_named_with_what_to_do(small, no_caches):
+def test_the_error_for_a_missing_program_says_how_to_add_it(small, no_caches):
     bundle = small / "small.bundle"
     kernel = "torch.opencl.compile_kernel('kernel void f(global float *x) { x[0] = 2; }', 'f')"
     lacks, user, compiled = results(
@@ -178,7 +178,7 @@ def test_binaries_of_another_compiler_make_a_bundle(small, tmp_path, no_caches):
     assert results((tmp_path / "fpga.bundle", ADD), **no_caches) == ["[2.0, 2.0, 2.0, 2.0, 2.0]"]
 
 
-def test_info_names_the_bundle_and_what_its_own_test_lacks_there(small, no_caches):
+def test_info_names_the_bundle_and_the_missing_programs_of_its_self_test(small, no_caches):
     bundle = small / "small.bundle"
     told = output_of("-m torch_opencl.info", TORCH_OPENCL_KERNEL_BUNDLE=str(bundle), **no_caches)
     assert re.search(rf"Kernel bundle: {re.escape(str(bundle))}, \d+ programs, \d+ of them loaded", told)
@@ -192,7 +192,7 @@ def test_sources_that_were_changed_are_left_out(small, tmp_path, capsys):
     from torch_opencl import bundle
 
     assert bundle.main(["build", str(sources), str(tmp_path / "changed.bundle")]) == 2
-    assert "is not what was exported" in capsys.readouterr().err
+    assert "has changed since its export" in capsys.readouterr().err
     assert not (tmp_path / "changed.bundle").exists()
     assert bundle.main(["build", str(tmp_path / "nothing"), "x"]) == 2
     assert "export` writes it" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Kernels of the GPU class: neighbouring work-items touch neighbouring addresses, and none does the work of many."""
+"""Kernels of the GPU class: adjacent work-items access adjacent addresses, and no item does the work of many."""
 
 import fnmatch
 import os
@@ -15,7 +15,7 @@ from coalescing.calls import GROUPS
 from coalescing.measure import MissingError, Sources, Use, build_plugin, read, run
 from coalescing.report import LEAST_EFFICIENCY, Finding, judge, stale
 
-# An item a row, an item an element, and one item for everything.
+# One work-item per row, one per element, and one for everything.
 PLANTED = """\
 __kernel void by_row(__global const float *x, __global float *y) {
   float sum = 0;
@@ -47,7 +47,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_neighbouring_items_touch_neighbouring_addresses(group: str, plugin: Path, tmp_path: Path) -> None:
+def test_adjacent_items_access_adjacent_addresses(group: str, plugin: Path, tmp_path: Path) -> None:
     uses = run(plugin, group, [], tmp_path)
     assert {use.call for use in uses} == set(GROUPS[group]()), "a call has run no kernel"
     findings = judge(uses)
@@ -74,30 +74,30 @@ def test_kernels_that_waste_memory_are_found(
     assert [finding.kind for finding in findings] == kinds
     assert where in "".join(finding.text for finding in findings)
     if kernel == "by_row":
-        # Each item has a sector of its own, where four would do for all 32.
+        # Each item has a separate sector; four would be enough for all 32.
         assert findings[0].value == pytest.approx(4 / 32)
 
 
 @pytest.mark.parametrize("group", ALLOWED)
-def test_exceptions_are_for_calls_that_there_are(group: str) -> None:
+def test_exceptions_are_for_existing_calls(group: str) -> None:
     calls = GROUPS[group]()
     for allowed in ALLOWED[group]:
         assert fnmatch.filter(calls, allowed.call), allowed
         assert "loop" in allowed.kinds or allowed.floor < LEAST_EFFICIENCY, allowed
 
 
-def test_exceptions_that_nothing_needs_are_told() -> None:
+def test_unneeded_exceptions_are_reported() -> None:
     (allowed, *_) = ALLOWED["interpolation"]
     assert allowed.kinds == "load"
     call = next(iter(fnmatch.filter(GROUPS["interpolation"](), allowed.call)))
     use = Use("interpolation", call, allowed.kernel)
     told = stale("interpolation", [Finding(use, "load", allowed.floor, "")])
     assert len(told) == len(stale("interpolation", [])) - 1
-    # A load that may do as badly says nothing of stores, nor does one that may not.
+    # An allowed load does not justify an exception for stores, nor does a load that is not allowed.
     assert len(stale("interpolation", [Finding(use, "store", allowed.floor, "")])) == len(told) + 1
     assert len(stale("interpolation", [Finding(use, "load", allowed.floor / 2, "")])) == len(told) + 1
 
 
-def test_shares_are_of_what_the_items_do() -> None:
+def test_derived_figures_of_a_use() -> None:
     use = Use("", "", "", total=100, longest=50, used=3, fetched=4)
     assert (use.parallel, use.cached) == (2, 0.75)

@@ -1,4 +1,4 @@
-"""The documents: what is generated is up to date, links and names lead somewhere, and what they show runs."""
+"""The documents: generated parts are up to date, links and names are valid, and examples run."""
 
 import os
 import re
@@ -18,11 +18,11 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCES = ("benchmarks", "build_support", "cpp", "gpu_kit", "python", "rust", "scripts", "tests")
 FILES = {path.relative_to(ROOT) for folder in SOURCES for path in (ROOT / folder).rglob("*.*")}
 NAMES = {path.name for path in FILES}
-# A comment before a block of Python leaves it out, with the reason.
+# A comment before a Python block excludes it, with the reason.
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n+)?^```python\n(.*?)^```$", re.M | re.S)
 PROGRAMS = {path: [code for skipped, code in BLOCK.findall(path.read_text()) if not skipped] for path in DOCUMENTS}
 TROUBLESHOOTING = ROOT / "docs/troubleshooting.md"
-# Rows of the op table may be for some releases of PyTorch only: the page is for the one that the tests use.
+# Rows of the op table may be for some releases of PyTorch only: the page describes the release that the tests use.
 PINNED = re.search(r"^torch==(\d+\.\d+)", (ROOT / "requirements-dev.txt").read_text(), re.M)[1]
 
 
@@ -30,7 +30,7 @@ PINNED = re.search(r"^torch==(\d+\.\d+)", (ROOT / "requirements-dev.txt").read_t
 def test_the_table_of_supported_operators_is_the_one_that_the_build_makes():
     built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "coverage.md"
     is_current = page.halves(page.PAGE.read_text())[0] == built.read_text()
-    assert is_current, "docs/coverage.md differs from what native_functions.yaml says: run `make docs`"
+    assert is_current, "docs/coverage.md differs from native_functions.yaml: run `make docs`"
 
 
 @pytest.mark.skipif(release(PINNED) != RELEASE, reason=f"docs/coverage.md is for torch {PINNED}")
@@ -80,7 +80,7 @@ def test_the_page_on_several_devices_runs_with_two():
 def test_messages_of_the_troubleshooting_page_are_in_the_sources():
     kinds = ("python/**/*.py", "rust/**/*.rs", "cpp/**/*.cpp")
     sources = "".join(path.read_text() for kind in kinds for path in ROOT.glob(kind))
-    # Messages go on in the next line: with a backslash in Rust, as neighbouring literals in Python and C++.
+    # Messages continue in the next line: with a backslash in Rust, as adjacent literals in Python and C++.
     joined = re.sub(r'\\\n\s+|"\s*\n\s*f?"', "", sources)
     lines = re.findall(r"^(?:### |- `).*", TROUBLESHOOTING.read_text(), re.M)
     told = [message for line in lines for message in re.findall(r"`([^`]+)`", line.partition("`: ")[0] + "`")]
@@ -97,6 +97,6 @@ def test_the_pictures_of_the_readme_are_drawn_from_the_tables(tmp_path):
 
 
 def headings(document: Path) -> set[str]:
-    """Anchors of a document's headings, as code hosts make them."""
+    """Anchors of a document's headings, as code hosts generate them."""
     titles = re.findall(r"^#+ (.*)", document.read_text(), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

@@ -1,4 +1,4 @@
-"""scripts/driver.sh runs a command with one OpenCL driver, and installs that into the checkout alone."""
+"""scripts/driver.sh runs a command with one OpenCL driver, and installs it only inside the checkout."""
 
 import os
 import shutil
@@ -10,12 +10,12 @@ import pytest
 SCRIPT = Path(__file__).parents[3] / "scripts" / "driver.sh"
 HAS_RUSTICL = Path("/etc/OpenCL/vendors/rusticl.icd").exists()
 
-needs_no_rusticl = pytest.mark.skipif(HAS_RUSTICL, reason="this machine has rusticl, which is used as it is")
+needs_no_rusticl = pytest.mark.skipif(HAS_RUSTICL, reason="this machine has rusticl, which is used directly")
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A folder with the script, and with tools that only write down what they were asked for."""
+    """A folder with the script, and with tools that only record their arguments."""
     (tmp_path / "scripts").mkdir()
     for name in (SCRIPT.name, "requirements-intel.txt"):
         shutil.copy(SCRIPT.with_name(name), tmp_path / "scripts")
@@ -41,12 +41,12 @@ def run_with(checkout: Path, *arguments: str, **variables: str) -> subprocess.Co
 
 
 @pytest.mark.parametrize("arguments", [(), ("rusticl",), ("cuda", "true")])
-def test_what_it_cannot_do_is_said(checkout: Path, arguments: tuple[str, ...]) -> None:
+def test_invalid_arguments_are_refused(checkout: Path, arguments: tuple[str, ...]) -> None:
     done = run_with(checkout, *arguments)
     assert done.returncode == 1 and "intel" in done.stderr and "rusticl" in done.stderr
 
 
-def test_a_command_sees_the_driver_and_caches_of_its_own(checkout: Path) -> None:
+def test_a_command_sees_the_driver_and_separate_caches(checkout: Path) -> None:
     library = checkout / ".drivers" / "intel" / "lib" / "libintelocl.so"
     library.parent.mkdir(parents=True)
     library.touch()
@@ -58,8 +58,8 @@ def test_a_command_sees_the_driver_and_caches_of_its_own(checkout: Path) -> None
     assert run_with(checkout, "intel", "sh", "-c", "exit 7").returncode == 7
 
 
-def test_the_versions_of_what_pip_installs_are_fixed(checkout: Path) -> None:
-    # In place of pip, what makes the library and writes down what was asked for.
+def test_the_versions_installed_by_pip_are_pinned(checkout: Path) -> None:
+    # A fake pip, which creates the library and records its arguments.
     tool(checkout, "python", 'echo "$@"; mkdir -p "${8}/lib" && touch "${8}/lib/libintelocl.so"')
     done = run_with(checkout, "intel", "true", RUN=str(checkout / "tools" / "python"))
     assert done.returncode == 0, done.stderr
@@ -70,12 +70,12 @@ def test_the_versions_of_what_pip_installs_are_fixed(checkout: Path) -> None:
 
 
 @needs_no_rusticl
-def test_a_root_is_made_once_and_what_an_interruption_left_of_one_goes(checkout: Path) -> None:
+def test_a_root_is_made_once_and_an_incomplete_one_is_removed(checkout: Path) -> None:
     torn = checkout / ".drivers" / "trixie.partial" / "torn"
     torn.mkdir(parents=True)
     done = run_with(checkout, "rusticl", "true")
     assert done.returncode == 0, done.stderr
-    assert "making a root" in done.stderr and not torn.exists()
+    assert "making a chroot" in done.stderr and not torn.exists()
     assert (checkout / ".drivers" / "trixie").is_dir()
     assert done.stdout.startswith("/etc/OpenCL/vendors/rusticl.icd llvmpipe --mount --propagation private")
     assert "trixie" in (checkout / ".drivers" / "debootstrap.log").read_text()

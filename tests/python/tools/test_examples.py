@@ -1,4 +1,4 @@
-"""Every example runs, for a few steps, and ends well. Some run in the tests of what they are about."""
+"""Every example runs for a few steps, and ends without errors. Some run in the tests of their feature."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 from processes import output_of, two_devices
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-# For each the arguments, and what it prints when it has done its work.
+# For each example, its arguments and its output at the end.
 RUNS = {
     "train_digits": (["--epochs", "3"], "Operators that fell back to the CPU: none"),
     "train_gpt": (["--steps", "12", "--batch-size", "4"], "step    11: loss"),
@@ -28,5 +28,5 @@ def test_an_example_runs(name, tmp_path):
     code = f"import runpy; runpy.run_path({str(EXAMPLES / name)!r} + '.py', run_name='__main__')"
     if name == "train_gpt":
         arguments = [*arguments, "--plot", str(tmp_path / "losses.png")]
-    # As users have it, but for builds that a few steps do not repay.
+    # As users run it, except for builds that are not worthwhile for a few steps.
     assert expected in output_of(code, *arguments, TORCH_OPENCL_SPECIALIZE="never", TORCH_OPENCL_BLAS=None, **variables)

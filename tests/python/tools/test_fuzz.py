@@ -1,4 +1,4 @@
-"""The random differential cases of tests/fuzz: that mistakes are found, made small, and repeated."""
+"""The random differential cases of tests/fuzz: mistakes are found, shrunk, and repeated."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ FUZZ = Path(__file__).parents[2] / "fuzz"
 
 
 def fuzz(*arguments: str) -> tuple[int, str]:
-    """Run it; returns its exit status and what it prints."""
+    """Run it; return its exit status and output."""
     done = subprocess.run(
         [sys.executable, str(FUZZ), *arguments], capture_output=True, text=True, timeout=170, check=False
     )
@@ -21,7 +21,7 @@ def fuzz(*arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("name", "kind"), [("add", "value"), ("refuse", "error ValueError/nothing"), ("write", "value"), ("crash", "crash")]
 )
-def test_mistakes_are_found_and_repeated_by_their_number(name: str, kind: str) -> None:
+def test_mistakes_are_found_and_repeated_by_case_number(name: str, kind: str) -> None:
     status, text = fuzz("--seed", "3", "--seconds", "8", "--shrink", "3", "--only", f"planted.{name}")
     assert status == 1, text
     assert f"planted.{name} {kind}" in text
@@ -33,8 +33,8 @@ def test_mistakes_are_found_and_repeated_by_their_number(name: str, kind: str) -
         assert kind.split(maxsplit=1)[0] in text.splitlines()[-1]
 
 
-def test_a_case_becomes_small() -> None:
-    """Of any shape and layout, what is left is one element of each operand."""
+def test_a_case_is_shrunk() -> None:
+    """With any shape and layout, one element of each operand remains."""
     _, text = fuzz("--seed", "3", "--seconds", "8", "--shrink", "30", "--only", "planted.add")
     program = text[text.index("def run") : text.index("for device")]
     assert program.count("torch.tensor(") == 2

@@ -1,4 +1,4 @@
-"""The kit for a machine with a GPU: crashes and hangs are survived and named, and the report is whole at any time."""
+"""The kit for a machine with a GPU: crashes and hangs are survived and named, and the report is always complete."""
 
 import importlib.util
 import json
@@ -29,7 +29,7 @@ KIT = {"version": "0", "torch": str(torch.__version__)}
 
 @pytest.fixture
 def kit(tmp_path) -> Path:
-    """A kit with nothing in it but the checks, and tests of its own."""
+    """A kit that has only the checks, and its own tests."""
     root = tmp_path / "kit"
     (root / "tests" / "python").mkdir(parents=True)
     (root / "kit.json").write_text(json.dumps(KIT))
@@ -58,14 +58,14 @@ def report_of(kit: Path) -> Report:
     return record.load(kit / "out", KIT)
 
 
-def test_time_is_shared_by_weights_and_what_is_left_unused_goes_to_later_parts():
+def test_time_is_shared_by_weights_and_unused_time_goes_to_later_parts():
     now = [0.0]
     budget = Budget(100, clock=lambda: now[0])
     assert budget.share(2, [1, 1]) == 50
     now[0] = 10
     assert budget.share(1, [1]) == 45
     assert budget.share(1, []) == 90
-    # A part that would be of no use with its share gets what it needs, as far as there is time.
+    # A part whose share is too small to be useful gets the least time it needs, if there is that much.
     assert budget.share(1, [8], least=30) == 30
     assert budget.share(1, [8], least=100) == 90
     now[0] = 200
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_imported_is_an_error_and_others_run(kit):
     assert "No module named 'no_such_module'" in "".join(*entry.tests.failed.values())
 
 
-def test_a_process_that_a_part_leaves_behind_is_ended_with_it(kit):
+def test_processes_left_by_a_part_are_ended(kit):
     code = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -136,19 +136,19 @@ def test_commands_that_crash_hang_or_fail_do_not_keep_later_ones_from_running(ki
     assert entries["wrong"].errors[0]["lines"] == ["it is wrong"]
 
 
-def test_a_silent_command_that_gets_a_part_of_a_core_is_no_hung_one_and_one_that_spins_is(kit):
-    # As a compiler beside other programs: a fifth of the time it works.
+def test_a_silent_command_hangs_if_it_spins_but_not_if_it_gets_part_of_a_core(kit):
+    # Like a compiler in parallel with other programs: it works a fifth of the time.
     slow = "import time; [sum(range(400_000)) or time.sleep(0.05) for i in range(60) if not time.sleep(0.05)]"
     parts = [command_part("slow", slow), command_part("spins", "while True: pass")]
     assert check(kit, parts, "--patience", "4") == 1
     assert [entry.status for entry in report_of(kit).parts.values()] == ["passed", "hung"]
 
 
-def test_what_does_not_fit_into_the_time_is_said_and_resumed_and_what_is_done_is_not_repeated(kit):
+def test_parts_cut_by_the_time_limit_are_resumed_and_finished_ones_are_not_repeated(kit):
     slow = "import time, pytest\n@pytest.mark.parametrize('i', range(4))\ndef test_slow(i): time.sleep(4)\n"
     count = f"from pathlib import Path\nfile = Path({str(kit / 'count')!r})\nwith file.open('a') as f: f.write('x')"
     parts = [command_part("once", count, weight=8), with_tests(kit, test_slow=slow), command_part("last", "pass")]
-    # Nothing of it is wrong.
+    # A cut part is not an error.
     assert check(kit, parts, minutes=12 / 60) == 0
     first = report_of(kit)
     assert first.parts["tests"].status == "cut" and not first.parts["tests"].finished
@@ -163,7 +163,7 @@ def test_what_does_not_fit_into_the_time_is_said_and_resumed_and_what_is_done_is
     assert (kit / "count").read_text() == "x"
 
 
-def test_what_an_earlier_run_has_compiled_does_not_make_a_new_one_fast_but_one_that_is_resumed(kit):
+def test_a_resumed_run_uses_compiled_kernels_of_the_earlier_one_and_a_new_run_does_not(kit):
     where = "import os, pathlib; program = pathlib.Path(os.environ['TORCH_OPENCL_CACHE_DIR'], 'program')"
     code = f"{where}; print('loaded' if program.exists() else 'compiled'); program.touch()"
     seen = []
@@ -192,7 +192,7 @@ PathFinder.find_spec = classmethod(lambda _, name, *others: None if name == "sci
         test_all="import scipy\ndef test_one(): pass\n",
         test_some="def test_two(): import scipy\ndef test_three(): pass\ndef test_four(): import no_such_module\n",
     )
-    # Of a file that cannot be imported no test can be found.
+    # In a file that cannot be imported no test can be found.
     part = replace(part, files={**part.files, "test_all.py::test_one": 2})
     assert check(kit, [part]) == 1
     entry = report_of(kit).parts["tests"]
@@ -219,7 +219,7 @@ def test_parts_without_time_are_not_run_and_listed_so(kit):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_run_that_is_ended_from_outside_leaves_a_whole_report_that_can_be_resumed(kit, number):
+def test_a_killed_run_leaves_a_complete_report_that_can_be_resumed(kit, number):
     part = with_tests(kit, test_it="import time\ndef test_one(): pass\ndef test_two(): time.sleep(8)\n")
     program = f"""
 import sys
@@ -235,7 +235,7 @@ sys.exit(command.main(Path({str(kit)!r}), sys.argv[1:], [{part!r}]))
     end = time.monotonic() + 30
     while time.monotonic() < end:
         path = kit / "out" / record.JSON_NAME
-        # At every moment what is there can be read, and the page says the same.
+        # The report can be read at every moment, and the page agrees with it.
         if path.exists() and report_of(kit).parts["tests"].summary.startswith("1 passed"):
             break
         time.sleep(0.02)
@@ -254,9 +254,9 @@ def test_without_a_device_nothing_else_is_tried(kit):
     assert report.parts["training"].status == "not run"
     assert any("without a device" in note for note in report.notes)
     assert check(kit, parts, "--device", "opencl:9") == 1
-    assert any("opencl:9 was asked for (--device)" in note for note in report_of(kit).notes)
+    assert any("opencl:9 was requested (--device)" in note for note in report_of(kit).notes)
     assert report_of(kit).device is None
-    # A driver that has been installed since is found.
+    # A driver installed later is found.
     parts[0] = command_part("self-test", "pass")
     assert check(kit, parts, "--resume") == 0
     report = report_of(kit)
@@ -264,7 +264,7 @@ def test_without_a_device_nothing_else_is_tried(kit):
     assert not any("without a device" in note for note in report.notes)
 
 
-def test_drivers_that_hang_leave_no_time_to_other_parts_and_none_is_taken(kit):
+def test_hanging_drivers_end_the_check(kit):
     machine = {"python": "3", "system": "Linux", "processor": "one", "cpus": 1}
     found = [machine, {"platforms": "no answer"}, {"drivers": []}]
     (kit / "found").write_text("".join(json.dumps(line) + "\n" for line in found))
@@ -276,7 +276,7 @@ def test_drivers_that_hang_leave_no_time_to_other_parts_and_none_is_taken(kit):
     assert [entry.status for entry in report_of(kit).parts.values()] == ["failed", "cut", "not run"]
 
 
-def test_a_device_whose_self_test_had_no_time_is_named_all_the_same(kit):
+def test_a_device_is_named_even_if_its_self_test_had_no_time(kit):
     devices = [{"devices": [{"name": "One"}, {"name": "Two"}]}]
 
     def read(part, results, printed):
@@ -293,7 +293,7 @@ def test_a_page_without_the_vendors_device_has_no_columns_of_it():
     assert part.tables[0]["columns"][-1] == "of the limit" and part.tables[0]["rows"] == [
         ["add", "2 ms", "9 GB/s", "90% memory"]
     ]
-    # A row that was not possible says so.
+    # A row that was not possible shows its error.
     readers.compared(part, [row, {"name": "sum", "unable": "OutOfMemoryError: all of it"}], [])
     assert part.tables[0]["rows"][1][-1] == "OutOfMemoryError: all of it"
 
@@ -313,7 +313,7 @@ def test_nothing_is_checked_with_another_torch_or_none(kit, capsys, monkeypatch)
     assert check(kit, parts) == 2
     message = f"for torch 1.13, and {sys.executable} has torch {metadata.version('torch')}: pip install 'torch==1.13.*'"
     assert message in capsys.readouterr().err
-    # Any patch of the release will do, and any build.
+    # Any patch release and any build is accepted.
     release = ".".join(torch.__version__.split(".")[:2])
     assert environment.complaint_about_torch(f"{release}.99+cu999") is None
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -321,7 +321,7 @@ def test_nothing_is_checked_with_another_torch_or_none(kit, capsys, monkeypatch)
 
 
 @pytest.mark.parametrize("arguments", [["--minutes", "nan"], ["--minutes", "inf"], ["--patience", "nan"]])
-def test_times_without_an_end_are_refused(kit, arguments):
+def test_infinite_and_nan_times_are_refused(kit, arguments):
     with pytest.raises(SystemExit, match="2"):
         check(kit, [], *arguments)
 
@@ -341,13 +341,13 @@ def test_the_tests_of_the_most_used_dtypes_come_first():
     ("ours", "words"),
     [
         ([2.0 - 0.0095 * step for step in range(200)], ""),
-        ([2.0 - 0.0095 * min(step, 9) for step in range(200)], "went from"),
+        ([2.0 - 0.0095 * min(step, 9) for step in range(200)], "decreased only from"),
         ([2.0] * 3 + [float("nan")] * 197, "step 2"),
-        ([2.0 - 0.0095 * step for step in range(199)] + [float("nan")], "went from"),
+        ([2.0 - 0.0095 * step for step in range(199)] + [float("nan")], "decreased only from"),
         ([3.0 - 0.0145 * step for step in range(200)], "step 1"),
     ],
 )
-def test_a_training_whose_loss_does_not_go_down_as_on_the_cpu_is_complained_of(ours, words):
+def test_a_training_whose_loss_differs_from_the_cpus_is_reported(ours, words):
     theirs = [2.0 - 0.0095 * step for step in range(200)]
     assert words in complaint(ours, theirs) and bool(complaint(ours, theirs)) == bool(words)
 

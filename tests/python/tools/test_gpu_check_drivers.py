@@ -1,4 +1,4 @@
-"""The kit's questions to the drivers of a machine: one that is broken, crashes or hangs is named."""
+"""The kit's queries to the drivers of a machine: a driver that is broken, crashes or hangs is named."""
 
 import os
 import shutil
@@ -14,10 +14,10 @@ ROOT = Path(__file__).parents[3]
 
 
 def library(folder: Path, name: str, code: str) -> Path:
-    """Compile a library that does something as soon as it is loaded, and register it as a driver."""
+    """Compile a library that runs code when it is loaded, and register it as a driver."""
     compiler = shutil.which("g++")
     if compiler is None:
-        pytest.skip("there is no g++")
+        pytest.skip("no g++")
     made = folder / f"lib{name}.so"
     source = (
         f"#include <cstdlib>\n#include <unistd.h>\n__attribute__((constructor)) static void loaded() {{ {code} }}\n"
@@ -27,7 +27,7 @@ def library(folder: Path, name: str, code: str) -> Path:
     return made
 
 
-def test_what_is_wrong_with_a_registered_driver_is_said_of_each(tmp_path, monkeypatch):
+def test_the_fault_of_each_registered_driver_is_reported(tmp_path, monkeypatch):
     registry = tmp_path / "vendors"
     registry.mkdir()
     (registry / "binary.icd").write_bytes(b"\xff\xfe\x00lib")
@@ -43,21 +43,21 @@ def test_what_is_wrong_with_a_registered_driver_is_said_of_each(tmp_path, monkey
     monkeypatch.setattr(drivers, "SECONDS_ALONE", 2)
     says = {Path(found["file"]).name: found["says"] for found in drivers.drivers()}
     assert says["aborts.icd"] == "ended by SIGABRT" and says["hangs.icd"] == "no answer within 2 s"
-    assert says["binary.icd"] == "no text" and says["empty.icd"] == "empty: it names no library"
+    assert says["binary.icd"] == "not a text file" and says["empty.icd"] == "empty: it names no library"
     assert says["dangling.icd"] == "cannot be read: No such file or directory"
     assert says["folder.icd"] == "cannot be read: Is a directory"
     assert says["missing.icd"].startswith("cannot be loaded: libno_such_driver.so")
     assert "not read" in says["saved.icd.old"]
 
 
-def test_drivers_that_crash_where_all_are_asked_are_an_error_that_names_the_one_that_works(tmp_path, monkeypatch):
+def test_a_crash_with_all_drivers_is_an_error_that_names_a_working_driver(tmp_path, monkeypatch):
     registry = tmp_path / "vendors"
     registry.mkdir()
     library(registry, "aborts", "abort();")
     monkeypatch.setenv("OCL_ICD_VENDORS", str(registry))
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{os.environ.get('PYTHONPATH', '')}")
     found = drivers.platforms()
-    assert found == "The drivers do not say which devices there are: ended by SIGABRT."
+    assert found == "The drivers do not list their devices: ended by SIGABRT."
     works = {"file": "good.icd", "library": "libgood.so", "devices": 1, "says": "A GPU"}
     part = Part(title="The machine", status="passed", finished=True)
     machine = {"python": "3", "system": "Linux", "processor": "one", "cpus": 1}
@@ -65,11 +65,11 @@ def test_drivers_that_crash_where_all_are_asked_are_an_error_that_names_the_one_
     (error,) = part.errors
     assert "ended by SIGABRT" in error["lines"][0] and "aborts.icd: ended by SIGABRT" in error["lines"][1]
     assert "It works alone: OCL_ICD_VENDORS=libgood.so OCL_ICD_FILENAMES=libgood.so" in error["lines"]
-    # Once that is done, --resume looks again.
+    # After the user has fixed it, --resume checks again.
     assert not part.finished
 
 
-def test_a_machine_without_any_driver_is_told_so(tmp_path, monkeypatch):
+def test_a_machine_without_any_driver_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(drivers, "REGISTRY", tmp_path)
     for name in environment.CHOICES:
         monkeypatch.delenv(name, raising=False)
@@ -77,7 +77,7 @@ def test_a_machine_without_any_driver_is_told_so(tmp_path, monkeypatch):
     machine = {"python": "3", "system": "Linux", "processor": "one", "cpus": 1}
     readers.described(part, [machine, {"platforms": []}, {"drivers": list(drivers.drivers())}], [])
     assert part.errors[0]["lines"][0].startswith("No driver is registered in /etc/OpenCL/vendors")
-    # One that was stopped before it has asked says nothing of drivers.
+    # A part that was stopped before it queried the drivers reports nothing about them.
     part = Part(title="The machine", status="cut")
     readers.described(part, [machine], [])
     assert not part.errors and part.summary == ""

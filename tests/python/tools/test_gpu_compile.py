@@ -1,4 +1,4 @@
-"""tests/gpu_compile: how it reads compilers, on what it fails, and that it records what GPUs are asked for."""
+"""tests/gpu_compile: reading of compilers' output, failures, and recording of the programs built for GPUs."""
 
 import re
 import sys
@@ -88,7 +88,7 @@ def test_amdgcn_is_read_with_its_remarks() -> None:
     assert targets.amdgcn_figures(AMDGCN) == {"calm": expected}
 
 
-def test_functions_that_nobody_defines_are_seen() -> None:
+def test_undefined_functions_are_found() -> None:
     assert targets.missing_in_amdgcn(AMDGCN) == ["lost"]
     assert targets.missing_in_ptx(
         ".extern .func  (.param .b32 func_retval0) _Z3fooi\n(\n)\n;\n.extern .func bar\n"
@@ -123,20 +123,20 @@ def test_occupancy_follows_from_registers_local_memory_and_groups(
     [
         (result(error="error: use of undeclared identifier"), "undeclared"),
         (result(replace(CALM, spills=8)), "spills 8 bytes"),
-        (result(replace(CALM, scratch=400)), "keeps 400 bytes"),
+        (result(replace(CALM, scratch=400)), "uses 400 bytes of scratch"),
         (result(replace(CALM, registers=65)), "65 registers"),
         (result(replace(CALM, local=(32 << 10) + 4)), "32772 bytes of local memory"),
         (result(launch=Launch(256, 40000)), "40000 bytes of local memory"),
     ],
 )
-def test_what_must_not_be_fails(broken: Result, text: str) -> None:
+def test_violated_limits_are_found(broken: Result, text: str) -> None:
     hot = {"calm": {"sm_90": 64, "gfx1030": 32}}
     assert limits.failures([result()], hot) == []
     assert len(found := limits.failures([result(), broken], hot)) == 1
     assert text in found[0]
 
 
-def test_programs_with_a_constant_have_limits_of_their_own() -> None:
+def test_programs_with_a_constant_have_separate_limits() -> None:
     hot = {"calm": {"sm_90": 64}, "calm:DENSE=1": {"sm_90": 16}}
     assert limits.failures([result()], hot) == []
     assert any("calm:DENSE=1" in gap for gap in limits.gaps([result()], hot))
@@ -151,7 +151,7 @@ def test_kernels_that_are_not_listed_may_spill() -> None:
     assert limits.failures([result(replace(CALM, spills=8, scratch=400))], {}) == []
 
 
-def test_the_worst_kernels_are_told_first() -> None:
+def test_the_worst_kernels_come_first() -> None:
     calm, torn = result(), result(replace(CALM, scratch=16))
     torn.kernels = {"torn": torn.kernels["calm"]}
     torn.program.launches = {"torn": Launch(64, 0)}
@@ -160,7 +160,7 @@ def test_the_worst_kernels_are_told_first() -> None:
     assert dict(zip(report.HEAD, table[1], strict=True))["vector loads"] == "1 of 2"
 
 
-def test_every_family_and_hot_kernel_has_to_be_asked_for() -> None:
+def test_unused_families_and_hot_kernels_are_reported() -> None:
     found = limits.gaps([result()], {"calm": {}, "absent": {}})
     assert "no call launches absent of hot_kernels.txt" in found
     assert any("family pointwise" in line for line in found)
@@ -200,7 +200,7 @@ def test_the_sample_has_every_launched_kernel() -> None:
     assert all(program in chosen for program in programs[1:])
 
 
-def test_programs_are_recorded_as_a_gpu_would_be_asked(tmp_path: Path) -> None:
+def test_programs_are_recorded_as_built_for_a_gpu(tmp_path: Path) -> None:
     code = """
         import torch
         for index in range(2):
@@ -218,8 +218,8 @@ def test_programs_are_recorded_as_a_gpu_would_be_asked(tmp_path: Path) -> None:
     assert not softmax.is_asked_for(["gemm_local"])
 
 
-def test_groups_are_as_small_as_kernels_run_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Those of kernels that are written for one size cannot be, and the error says so."""
+def test_groups_are_limited_by_the_kernels_largest_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Kernels written for one group size raise an error that says so."""
     monkeypatch.setenv("PAPER_KERNEL_GROUP", "32")
     code = """
         import torch
@@ -239,8 +239,8 @@ def test_groups_are_as_small_as_kernels_run_in(monkeypatch: pytest.MonkeyPatch, 
     assert {launch.group for launch in launches.values()} == {32}
 
 
-def test_what_is_known_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Mistakes neither; a compiler that was too slow gets another chance."""
+def test_results_are_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Errors are cached too; but a compiler that exceeded the time limit is tried again."""
     outcomes = [targets.TooSlow("no result"), CompileError("mistake"), AssertionError("compiled again")]
 
     def fail(program: Program, compilers: tools.Tools) -> None:
@@ -253,14 +253,14 @@ def test_what_is_known_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tm
     found = [build.compile_all([program], ["sm_90"], compilers, 1) for _ in range(3)]
     assert [results[0].error for results, left in found] == ["no result", "mistake", "mistake"]
     assert build.compile_all([Text("text", "other", "")], ["sm_90"], compilers, 1, seconds=-1) == ([], 1)
-    # Another libclc is another compiler.
+    # Another libclc counts as another compiler.
     (tmp_path / tools.LIBRARIES[0]).write_text("other")
     assert build.known(program, "sm_90", compilers) is not None
     assert build.known(program, "sm_90", tools.Tools(tmp_path, tmp_path, tmp_path)) is None
 
 
 class Text(Program):
-    """A program of a text of its own."""
+    """A program with its own source."""
 
     @property
     def source(self) -> str:
@@ -275,7 +275,7 @@ def compilers() -> tools.Tools:
         pytest.skip(f"{error} (`make gpu-compile` installs it)")
 
 
-def test_a_clang_that_does_not_read_libclc_is_passed_over(
+def test_a_clang_that_does_not_read_libclc_is_skipped(
     compilers: tools.Tools, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     old = tmp_path / "clang"
@@ -286,7 +286,7 @@ def test_a_clang_that_does_not_read_libclc_is_passed_over(
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx1030"])
-def test_compilers_tell_what_kernels_need(compilers: tools.Tools, target: str) -> None:
+def test_compilers_report_the_resources_of_kernels(compilers: tools.Tools, target: str) -> None:
     source = """
         __kernel void plain(__global float4 *x) { x[get_global_id(0)] *= 2.0f; }
         __kernel void array(__global int *x, int n) {

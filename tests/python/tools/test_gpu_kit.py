@@ -1,4 +1,4 @@
-"""The kit for a machine with a GPU: its contents, and how that machine uses them."""
+"""The kit for a machine with a GPU: its contents, and their use on that machine."""
 
 import ast
 import json
@@ -19,7 +19,7 @@ from gpu_kit.check.testing import TestPart
 ROOT = Path(__file__).parents[3]
 
 
-def test_what_the_machine_lacks_is_taken_from_the_kit_and_the_rest_is_not(tmp_path, monkeypatch):
+def test_only_missing_packages_are_taken_from_the_kit(tmp_path, monkeypatch):
     monkeypatch.setattr(environment, "REGISTRY", tmp_path / "none")
     monkeypatch.setattr(environment, "VENDORED", {"tqdm": ["tqdm"], "yaml": ["no_such_module"]})
     monkeypatch.setattr(environment, "COMPILED", ["torch", "no_such_module"])
@@ -28,12 +28,12 @@ def test_what_the_machine_lacks_is_taken_from_the_kit_and_the_rest_is_not(tmp_pa
     theirs |= {"TORCH_OPENCL_CACHE_DIR": "/old", "CUDA_CACHE_PATH": "/old", "TORCH_OPENCL_BLAS": "host"}
     variables, notes = environment.prepare(tmp_path, tmp_path / "work", 1, theirs)
     paths = [Path(path) for path in variables["PYTHONPATH"].split(":")]
-    # pytest is always the kit's own: this Python has one.
+    # pytest is always the kit's: this Python has one.
     vendored = [tmp_path / "vendor" / name for name in ("pytest", "python3.10", "yaml")]
     vendored = [path for path in vendored if path.name != "python3.10" or sys.version_info < (3, 11)]
     assert paths == [tmp_path / "python", tmp_path, *vendored, Path("/theirs")]
     assert "PYTEST_ADDOPTS" not in variables
-    # Compiled kernels are kept apart from those that the user has.
+    # Compiled kernels are kept separate from those of the user.
     for name in ("TORCH_OPENCL_CACHE_DIR", "CUDA_CACHE_PATH"):
         assert Path(variables[name]).is_dir() and Path(variables[name]).is_relative_to(tmp_path / "work")
     assert variables["LD_LIBRARY_PATH"] == f"{tmp_path / 'lib'}:/lib"
@@ -41,7 +41,7 @@ def test_what_the_machine_lacks_is_taken_from_the_kit_and_the_rest_is_not(tmp_pa
     assert variables["TORCH_OPENCL_DEVICES"] == "1" and len(notes) == 5
     assert "Set by the user: TORCH_OPENCL_BLAS=host." in notes
     assert any("Python has no no_such_module" in note for note in notes)
-    # A driver that the user has chosen stays.
+    # A driver that the user has selected is kept.
     variables, _ = environment.prepare(tmp_path, tmp_path, None, {"OCL_ICD_VENDORS": "mine"})
     assert variables["OCL_ICD_VENDORS"] == "mine" and "OCL_ICD_FILENAMES" not in variables
 
@@ -55,26 +55,26 @@ def package(folder: Path, *releases: str) -> Path:
     return folder
 
 
-def test_a_kit_has_what_it_needs_and_nothing_of_the_checkout_alone(tmp_path, monkeypatch):
+def test_a_kit_is_complete_without_the_checkout(tmp_path, monkeypatch):
     monkeypatch.setattr(kit_build, "strip", lambda library: None)
     kit = kit_build.build(tmp_path, "2.11.0", package(tmp_path / "package", "2.11.0", "2.12.1"))
     assert kit.name == "gpu-kit-9.9-torch2.11"
-    # A package can have been built for several releases of torch.
+    # A package may have libraries for several releases of torch.
     (library,) = kit.rglob("libtorch_opencl.so")
     assert library.read_text() == "2.11.0" and library.parent == kit / "python" / "torch_opencl" / "lib" / "2.11"
     for name in ("gpu_check.py", "README.md", "kit.json", "tests/python/ops/test_ops.py", "vendor/pytest/pytest"):
         assert (kit / name).exists(), name
     assert not list(kit.rglob("test_setup.py")) and not list(kit.rglob("*.pyc"))
-    # The compiled half of PyYAML serves one Python only.
+    # The compiled part of PyYAML is for one Python only.
     assert (kit / "vendor" / "yaml" / "yaml").is_dir() and not list((kit / "vendor").rglob("*.so"))
-    # It starts without any package installed: without pytest, torch and numpy.
+    # It starts without any installed package: without pytest, torch and numpy.
     command_line = [sys.executable, "-I", "-S", kit / "gpu_check.py", "--help"]
     done = subprocess.run(command_line, capture_output=True, text=True, check=True)
     assert "--minutes" in done.stdout
 
 
-def test_each_file_of_tests_is_a_part_s_or_left_out():
-    """A new file goes into gpu_kit/check/parts.py, or into LEFT_OUT of gpu_kit/build.py where a GPU changes nothing."""
+def test_each_test_file_is_in_a_part_or_left_out():
+    """A new file belongs in gpu_kit/check/parts.py, or in LEFT_OUT of gpu_kit/build.py if GPUs make no difference."""
     in_parts = {file.partition("::")[0] for part in PARTS if isinstance(part, TestPart) for file in part.files}
     patterns = ("test_*.py", "device_class_*cases.py")
     tests = ROOT / "tests" / "python"
@@ -84,7 +84,7 @@ def test_each_file_of_tests_is_a_part_s_or_left_out():
     assert len(left_out) == len(kit_build.LEFT_OUT)
 
 
-def test_what_the_kit_takes_along_is_for_every_python_that_it_is_for(tmp_path, monkeypatch):
+def test_vendored_packages_support_all_pythons_of_the_kit(tmp_path, monkeypatch):
     monkeypatch.setattr(kit_build, "strip", lambda library: None)
     kit = kit_build.build(tmp_path, None, package(tmp_path / "package", "2.11.0"))
     sources = list(kit.rglob("*.py"))
@@ -118,14 +118,14 @@ sys.exit(status)
     assert f"STRAYS [] {kit / 'vendor' / 'pytest'}" in done.stdout
 
 
-def test_a_kit_that_is_too_large_or_for_another_torch_is_refused_with_a_sentence(tmp_path, monkeypatch):
+def test_a_kit_that_is_too_large_or_for_another_torch_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(kit_build, "strip", lambda library: None)
     built = package(tmp_path / "package", "2.11.0")
-    with pytest.raises(kit_build.KitError, match="MiB are the most"):
+    with pytest.raises(kit_build.KitError, match="MiB are allowed"):
         kit_build.build(tmp_path, None, built, most_bytes=1 << 20)
     with pytest.raises(kit_build.KitError, match=r"for torch 2\.11\.0: run `make build TORCH=2\.12\.0` first"):
         kit_build.build(tmp_path, "2.12.0", built)
-    with pytest.raises(kit_build.KitError, match="say for which"):
+    with pytest.raises(kit_build.KitError, match="choose one with TORCH"):
         kit_build.build(tmp_path, None, package(tmp_path / "both", "2.11.0", "2.12.1"))
     with pytest.raises(kit_build.KitError, match="has not been built"):
         kit_build.build(tmp_path, None, tmp_path / "nothing")

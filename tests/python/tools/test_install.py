@@ -11,7 +11,7 @@ import torch
 import torch_opencl
 from processes import output_of, run_python
 
-# In the package's parent.
+# Relative to the package's parent.
 LIBRARY = Path("torch_opencl", "lib", torch_opencl._load.RELEASE, "libtorch_opencl.so")
 
 IMPORT = """
@@ -36,7 +36,7 @@ IMPORT = """
 
 @pytest.fixture
 def copy_of_package(tmp_path) -> Path:
-    """A copy of the installed package that comes first in the path, with the entry point that torch looks for."""
+    """A copy of the installed package that comes first in the path, with the entry point that torch uses."""
     package = Path(torch_opencl.__file__).parent
     shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     (tmp_path / LIBRARY).symlink_to(package.parent / LIBRARY)
@@ -48,7 +48,7 @@ def copy_of_package(tmp_path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    # Behind the copy, what the tests themselves run with: torch may not be in the standard place.
+    # After the copy comes the path of the tests: torch may not be in the standard location.
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
 
 
@@ -90,7 +90,7 @@ def for_two_others(library: Path) -> None:
             for_another_torch,
             ["built for torch 2.9, and", "pip install torch==2.9.*", "`pip install --no-build-isolation .`"],
         ),
-        # The newest of them, which is not the last one as a text.
+        # The newest one, which is not the last one when compared as strings.
         (for_two_others, ["built for torch 2.9 and 2.10, and", "pip install torch==2.10.*"]),
         (described_as_for_another_torch, ["built for torch 2.9.1, and", "pip install torch==2.9.*"]),
         (without_description, ["build_info.json cannot be read", "Reinstall"]),
@@ -98,9 +98,7 @@ def for_two_others(library: Path) -> None:
         (corrupt, ["Reinstall torch-opencl-rs"]),
     ],
 )
-def test_a_broken_installation_warns_once_with_the_cure(
-    copy_of_package, damage: Callable[[Path], None], says: list[str]
-):
+def test_a_broken_installation_warns_once_with_a_fix(copy_of_package, damage: Callable[[Path], None], says: list[str]):
     damage(copy_of_package / LIBRARY)
     output = output_of(IMPORT, **environment(copy_of_package))
     assert output.count("torch.device('opencl') is not available") == 1
@@ -128,7 +126,7 @@ def test_warnings_as_errors_do_not_break_the_import(copy_of_package):
     assert "torch.device('opencl') is not available" in done.stderr
 
 
-def test_another_backend_that_was_first_is_left_alone(copy_of_package):
+def test_an_earlier_backend_is_not_replaced(copy_of_package):
     code = """
         import torch
         torch.utils.rename_privateuse1_backend("other")
@@ -161,7 +159,7 @@ def test_a_library_serves_all_patches_of_its_release(copy_of_package):
     assert output_of(code, **environment(copy_of_package)) == "3.0"
 
 
-def test_the_library_for_the_torch_at_hand_is_taken_from_several(copy_of_package):
+def test_the_library_of_the_installed_torch_is_chosen(copy_of_package):
     shutil.copytree((copy_of_package / LIBRARY).parent, copy_of_package / "torch_opencl" / "lib" / "2.9")
     corrupt(copy_of_package / "torch_opencl" / "lib" / "2.9" / LIBRARY.name)
     code = "import torch; print(torch.ones(3, device='opencl').sum().item())"

@@ -1,4 +1,4 @@
-"""Rules for the text of all kernels."""
+"""Rules for the source of all kernels."""
 
 import re
 from pathlib import Path
@@ -7,12 +7,12 @@ import torch
 
 KERNELS = Path(__file__).parents[3] / "rust"
 FLOAT = r"(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?|0x[0-9a-fA-F.]+p[-+]?\d+"
-# Not inside a word, such as the member .s0, and without the f that makes it single.
+# Not inside a word, such as the member .s0, and without the suffix f.
 BARE = re.compile(rf"(?<![\w.])({FLOAT})(?![\w.])")
 
 
 def bare_literals(text: str) -> list[str]:
-    """Floating literals that are double whatever is computed in: neither 0.5f nor LIT(0.5), nor for double alone."""
+    """Floating literals that are double for every dtype: neither 0.5f nor LIT(0.5), nor in code for double only."""
     code = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
     code = re.sub(r"#ifdef CLASS_D\n.*?#(else|endif)", "", code, flags=re.DOTALL)
     code = re.sub(r"LIT\([^()]*\)", "", code)
@@ -20,14 +20,14 @@ def bare_literals(text: str) -> list[str]:
 
 
 def test_floating_literals_have_the_precision_that_is_computed_in() -> None:
-    """A double literal makes a float expression double where the device has it, and is refused beside vectors."""
+    """A double literal makes a float expression double if the device has it, and is an error next to vectors."""
     sources = sorted(KERNELS.rglob("*.cl"))
     assert len(sources) > 50
     assert {path.name: found for path in sources if (found := bare_literals(path.read_text()))} == {}
 
 
 def guarded_builtins(text: str) -> tuple[int, int]:
-    """Count the lines with functions of clang's own, and those of them within `HAS_CLANG_BUILTINS`."""
+    """Count the lines with clang builtins, and those inside `HAS_CLANG_BUILTINS`."""
     found, within, conditions = 0, 0, []
     for line in text.splitlines():
         code = line.split("//")[0].strip()
@@ -42,14 +42,14 @@ def guarded_builtins(text: str) -> tuple[int, int]:
 
 
 def test_functions_of_clang_are_for_drivers_that_compile_them() -> None:
-    """Drivers that translate to SPIR-V end the process over those that it has no form for."""
+    """Drivers that translate to SPIR-V crash on builtins they cannot translate."""
     counts = [guarded_builtins(path.read_text()) for path in KERNELS.rglob("*.cl")]
     found, within = map(sum, zip(*counts, strict=True))
     assert found == within > 0
     assert guarded_builtins("#if defined(X)\n__builtin_prefetch(p);\n#endif") == (1, 0)
 
 
-def test_bare_literals_are_seen() -> None:
+def test_bare_literals_are_found() -> None:
     assert bare_literals("x = 0.5 * y + 1e-7 - 2. * 0x1p-24; // 3.5") == ["0.5", "1e-7", "2.", "0x1p-24"]
     assert bare_literals("x = LIT(0.5) * y.s0 + 1.5f + 3 + 0xe5 + 1e3f") == []
 
@@ -61,16 +61,16 @@ def bare_inlines(text: str) -> list[str]:
 
 
 def test_inline_functions_are_static() -> None:
-    """OpenCL C has C99's inline: where a compiler calls such a function rather than copies it, nobody defines it."""
+    """OpenCL C has C99's inline: if a compiler calls such a function instead of inlining it, it is undefined."""
     sources = sorted(KERNELS.rglob("*.cl"))
     assert {path.name: found for path in sources if (found := bare_inlines(path.read_text()))} == {}
 
 
-def test_bare_inlines_are_seen() -> None:
+def test_bare_inlines_are_found() -> None:
     text = "inline T f() {}\n  inline T NAME() \\\n#define I inline __attribute__((always_inline))\n"
     assert len(bare_inlines(text)) == 3
     assert bare_inlines("static inline T f(); // inline\n#define I static inline __attribute__((always_inline))") == []
 
 
-def test_structs_reach_kernels_as_the_host_lays_them_out(device: torch.device) -> None:
+def test_structs_have_the_same_layout_in_kernels_and_on_the_host(device: torch.device) -> None:
     assert torch.ops.torch_opencl.struct_mismatches(device.index or 0) == ""

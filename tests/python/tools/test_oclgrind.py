@@ -1,4 +1,4 @@
-"""Kernels under Oclgrind: no data race between work-items, no access out of bounds, and right results."""
+"""Kernels under Oclgrind: no data races between work-items, no out-of-bounds access, and right results."""
 
 import re
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from processes import output_of
 
-# Where Debian and Oclgrind's own build put its driver for the OpenCL loader.
+# The folders where Debian and Oclgrind's own build install its ICD.
 DRIVERS = [
     Path(folder) / "liboclgrind-rt-icd.so"
     for folder in ("/usr/lib/oclgrind", "/usr/local/lib", "/usr/lib", "/usr/lib64")
 ]
 
-# Calls of odd sizes for kernels that share local memory, store parts of vectors, or count on bits of numbers.
+# Calls of odd sizes for kernels that use local memory, store parts of vectors, or depend on bit patterns.
 SAMPLE = """
     import os
     import torch
@@ -129,7 +129,7 @@ SAMPLE = """
     print(len(CALLS))
 """
 
-# Kernels that torch.compile generates for the functions and the models of its tests, forward and backward.
+# Kernels that torch.compile generates for the functions and models of its tests, forward and backward.
 GENERATED = """
     import sys
     sys.path += {folders!r}
@@ -166,16 +166,16 @@ GENERATED = """
 """
 
 
-# Kernels with a local block that the calls above leave out on both classes of devices, and why.
+# Kernels with local memory that the calls above do not run in either device class, and why.
 NOT_CALLED = {
     "conv_weight": "only for gradients of weights of many channels: minutes",
     "fft_block": "needs llvm.experimental.noalias.scope.decl, which Oclgrind 21.10 lacks",
     "gemm_dot": "has no local block, but calls a function with the name of one that has",
-    "gemm_local_dot": "a minute for the shortest sum that takes it",
-    "int4_few_rows": "weights have to be packed for it",
+    "gemm_local_dot": "the shortest sum that uses it takes a minute",
+    "int4_few_rows": "needs packed weights",
     "var_mean_merge": "needs llvm.experimental.noalias.scope.decl, which Oclgrind 21.10 lacks",
 }
-# Kernels with a local block that only one class of devices has, or takes for these sizes.
+# Kernels with local memory that only one device class has, or uses for these sizes.
 ONLY_ON = {
     "cpu": {"gemm", "gemm_add_rows", "resample_rows", "winograd", "winograd_tiles"},
     "gpu": {
@@ -217,16 +217,16 @@ def test_generated_kernels_for_gpus_have_no_races_and_stay_within_bounds(part: i
 
 
 def run_clean(code: str, device_class: str, tmp_path: Path, **environment: str) -> str:
-    """Run code under Oclgrind, which may find nothing.
+    """Run code under Oclgrind, which must report nothing.
 
     Args:
         code: the program.
-        device_class: for which kernels are built.
+        device_class: the class of the kernels.
         tmp_path: an empty folder.
-        environment: more variables to set.
+        environment: additional variables.
 
     Returns:
-        What it prints.
+        Its output.
     """
     driver = next((path for path in DRIVERS if path.exists()), None)
     if driver is None:
@@ -238,7 +238,7 @@ def run_clean(code: str, device_class: str, tmp_path: Path, **environment: str) 
         OCL_ICD_VENDORS=str(tmp_path),
         OCLGRIND_LOG=str(log),
         OCLGRIND_DATA_RACES="1",
-        # Where clang optimises it makes calls of llvm.abs and others that Oclgrind 21.10 does not know.
+        # With optimisation, clang calls llvm.abs and other functions that Oclgrind 21.10 does not implement.
         OCLGRIND_BUILD_OPTIONS="-cl-opt-disable",
         TORCH_OPENCL_DEVICE_CLASS=device_class,
         TORCH_OPENCL_CACHE_DIR="",

@@ -1,4 +1,4 @@
-"""The releases of PyTorch that can be built against: Cargo.toml says which, and everything else says the same."""
+"""The supported releases of PyTorch: Cargo.toml has the range, and all other places agree with it."""
 
 import shutil
 import subprocess
@@ -23,7 +23,7 @@ def after(release: str) -> str:
     return f"{major}.{minor + 1}"
 
 
-def test_the_range_is_the_same_everywhere():
+def test_all_places_have_the_same_range():
     assert f'dependencies = ["torch>={OLDEST},<{after(NEWEST)}"]\n' in (ROOT / "pyproject.toml").read_text()
     readme = (ROOT / "README.md").read_text()
     assert f"PyTorch {OLDEST} to {NEWEST}" in readme
@@ -33,7 +33,7 @@ def test_the_range_is_the_same_everywhere():
     ("version", "is_refused"),
     [(f"{OLDEST}.0", False), (f"{NEWEST}.9", False), (f"{after(NEWEST)}.0", True), ("2.9.1", True), ("1.13.1", True)],
 )
-def test_a_build_against_a_torch_outside_of_the_range_is_refused_with_the_cure(monkeypatch, version, is_refused):
+def test_a_build_against_a_torch_outside_the_range_is_refused_with_a_fix(monkeypatch, version, is_refused):
     monkeypatch.setattr(checks, "torch_version", lambda: version)
     problem = checks._check_torch()
     assert (problem is not None) == is_refused
@@ -59,7 +59,7 @@ def sources(tmp_path) -> Path:
 
 
 def run_hook(sources: Path, hook: str) -> None:
-    # The native library is there, or is not asked for.
+    # The native library exists, or is not needed.
     code = (
         "import sys; sys.path[0] = '.'; from build_support import backend, native; "
         f"native.build = lambda: None; backend.{hook}('out')"
@@ -73,7 +73,7 @@ def metadata_of(sources: Path, hook: str, result: str) -> str:
     return next(sources.glob(result)).read_text()
 
 
-def test_a_wheel_has_the_library_of_its_release_alone(sources):
+def test_a_wheel_has_only_the_library_of_its_release(sources):
     for release in ("2.9", RELEASE):
         folder = sources / "python" / "torch_opencl" / "lib" / release
         folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""scripts/setup.sh goes on where an interruption has left it."""
+"""scripts/setup.sh continues after an interruption."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def checkout(tmp_path) -> Path:
-    """A checkout as setup.sh needs it, without packages to install; build tools that say they are there."""
+    """A checkout for setup.sh, without packages to install, and with fake build tools."""
     for name in ("scripts/setup.sh", "Cargo.toml", "python/torch_opencl/_embedded_driver.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -27,7 +27,7 @@ def checkout(tmp_path) -> Path:
 
 
 def setup(checkout: Path, **variables: str) -> str:
-    """Run setup.sh and return what it says."""
+    """Run setup.sh and return its output."""
     environment = {
         **os.environ,
         "PATH": f"{checkout / 'tools'}:{os.environ['PATH']}",
@@ -50,13 +50,13 @@ def has_pip(checkout: Path) -> bool:
 
 
 def without_pip(checkout: Path) -> Path:
-    """An environment as it is before pip gets into it; returns where packages go."""
+    """An environment before pip is installed into it; returns the folder of packages."""
     python = Path(sys.base_prefix) / "bin" / "python3"
     subprocess.run([python, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
     return next((checkout / ".venv" / "lib").glob("python3*")) / "site-packages"
 
 
-def test_an_environment_without_pip_gets_it_and_a_package_that_is_not_whole_is_installed_again(checkout):
+def test_pip_is_installed_and_an_incomplete_package_is_reinstalled(checkout):
     packages = without_pip(checkout)
     for name, files in {"torn-1.0": ["METADATA"], "whole-1.0": ["METADATA", "RECORD"]}.items():
         (packages / f"{name}.dist-info").mkdir()
@@ -64,13 +64,13 @@ def test_an_environment_without_pip_gets_it_and_a_package_that_is_not_whole_is_i
             (packages / f"{name}.dist-info" / file).write_text("")
     said = setup(checkout)
     assert has_pip(checkout)
-    assert "an interruption has left of torn-1.0" in said
+    assert "the incomplete installation of torn-1.0" in said
     assert not (packages / "torn-1.0.dist-info").exists() and (packages / "whole-1.0.dist-info").exists()
     assert not (checkout / ".venv" / "unfinished").exists()
     assert setup(checkout) == "", "nothing is left to do"
 
 
-def test_an_environment_that_was_not_finished_is_made_anew(checkout):
+def test_an_unfinished_environment_is_recreated(checkout):
     packages = without_pip(checkout)
     (packages / "pip").mkdir()
     (packages / "pip" / "__init__.py").write_text("half of it")
@@ -79,9 +79,9 @@ def test_an_environment_that_was_not_finished_is_made_anew(checkout):
     assert has_pip(checkout) and not (checkout / ".venv" / "unfinished").exists()
 
 
-def test_another_torch_has_an_environment_of_its_own(checkout):
+def test_another_torch_has_a_separate_environment(checkout):
     (checkout / "requirements-dev.txt").write_text("torch==2.13.0\nnumpy==2.4.6\nsetuptools==84.2.1\n")
-    # One that takes whatever it is asked to install for installed.
+    # An environment that pretends that every requested package is installed.
     python = checkout / ".venv-2.11" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text("#!/bin/sh\n")
@@ -93,7 +93,7 @@ def test_another_torch_has_an_environment_of_its_own(checkout):
     assert not (checkout / ".venv").exists()
 
 
-def test_a_torch_without_cuda_that_is_there_stays(checkout):
+def test_an_installed_torch_without_cuda_is_kept(checkout):
     packages = without_pip(checkout)
     information = packages / "torch-2.13.0+cpu.dist-info"
     information.mkdir()
@@ -121,7 +121,7 @@ def test_each_requirement_is_pinned_once_and_installed_by_a_target():
 
 
 def variables_of_make(*arguments: str, **environment: str) -> dict[str, str]:
-    # Of a make that runs these tests, its own variables.
+    # Without the variables of a make that runs these tests.
     inherited = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "TORCH")}
     command = ["make", "--print-data-base", "--dry-run", "help", *arguments]
     done = subprocess.run(
@@ -130,17 +130,17 @@ def variables_of_make(*arguments: str, **environment: str) -> dict[str, str]:
     return dict(line.split(" := ", 1) for line in done.stdout.splitlines() if " := " in line)
 
 
-def test_a_variable_of_the_environment_chooses_no_torch_and_one_of_the_command_does():
+def test_torch_is_chosen_on_the_command_line_and_not_in_the_environment():
     usual = variables_of_make()
     assert variables_of_make(TORCH="1.0.0")["VENV"] == usual["VENV"] == ".venv"
     assert variables_of_make("TORCH=2.11.0")["VENV"] == variables_of_make("TORCH=2.11")["VENV"] == ".venv-2.11"
     assert variables_of_make("TORCH=2.11")["TORCH"] == "2.11.0"
-    # The tests that need one release of tch are linted with that release of torch alone.
+    # The tests that need one release of tch are linted only with the matching torch.
     assert usual["ORACLE"] == "torch-opencl-oracle" and variables_of_make("TORCH=2.11.0")["ORACLE"] == ""
 
 
 @pytest.mark.parametrize("release", ["2.13", " 2.13.0 ", ""])
-def test_spellings_of_the_usual_torch_have_its_environment(release: str):
+def test_spellings_of_the_default_torch_use_its_environment(release: str):
     assert variables_of_make(f"TORCH={release}")["VENV"] == ".venv"
 
 

@@ -1,4 +1,4 @@
-"""tests/sweep: that mistakes are found, crashes survived, and results kept."""
+"""tests/sweep: mistakes are found, crashes survived, and results kept."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ SWEEP = Path(__file__).parents[2] / "sweep"
 
 
 def sweep(results: Path, *arguments: str) -> tuple[int, str]:
-    """Run it; returns its exit status and what it prints."""
+    """Run it; return its exit status and output."""
     command = [sys.executable, str(SWEEP), "--results", str(results), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     return done.returncode, done.stdout + done.stderr
@@ -25,7 +25,7 @@ def records(results: Path) -> dict[str, Record]:
     return {entry["pair"]: Record(**entry) for entry in entries}
 
 
-def test_mistakes_are_found_and_the_run_goes_on_after_crashes_and_hangs(tmp_path: Path) -> None:
+def test_mistakes_are_found_and_the_run_continues_after_crashes_and_hangs(tmp_path: Path) -> None:
     names = ["right", "wrong", "error", "unsupported", "crash", "cpu_crash", "hang", "random", "not_on_cpu"]
     status, text = sweep(tmp_path / "r", "--planted", ",".join(names), "--hang", "20")
     assert status == 1, text
@@ -37,26 +37,26 @@ def test_mistakes_are_found_and_the_run_goes_on_after_crashes_and_hangs(tmp_path
     }
     for record in found.values():
         assert set(record.checks) == {"forward", "after"}, record
-    assert "7 pairs work on the CPU, 2 others do not count" in text
+    assert "7 pairs work on the CPU, 2 others are not counted" in text
 
 
-def test_a_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+def test_a_run_continues_where_the_last_one_ended(tmp_path: Path) -> None:
     assert sweep(tmp_path / "r", "--planted", "right")[0] == 0
     status, text = sweep(tmp_path / "r", "--planted", "right,error")
     assert status == 1, text
-    # The header and two pairs: the first one was not checked again.
+    # The header and two pairs: the first pair was not checked again.
     assert len((tmp_path / "r").read_text().splitlines()) == 3
     assert "planted error float32 forward (float32)" in text or "planted error forward (float32)" in text
 
 
-def test_results_of_another_build_are_put_aside(tmp_path: Path) -> None:
+def test_results_of_another_build_are_moved_aside(tmp_path: Path) -> None:
     (tmp_path / "r").write_text('{"library": "other", "torch": "0"}\n{"pair": "planted right float32"}\n')
     assert sweep(tmp_path / "r", "--planted", "right")[0] == 0
     assert (tmp_path / "r.old.jsonl").exists()
     assert records(tmp_path / "r")["planted right float32"].status == "composed"
 
 
-def test_who_computes_is_told_apart(tmp_path: Path) -> None:
+def test_native_host_and_composed_operators_are_distinguished(tmp_path: Path) -> None:
     status, text = sweep(tmp_path / "r", "add", "hstack", "nn.ReLU", "SGD", "float32")
     assert status == 0, text
     statuses = {pair: record.status for pair, record in records(tmp_path / "r").items()}
@@ -69,7 +69,7 @@ def test_who_computes_is_told_apart(tmp_path: Path) -> None:
     checks = records(tmp_path / "r")["op add float32"].checks
     corners = {"overlap", "pairs", "batches", "vmap_backward", "dims"}
     assert set(checks) == {"forward", "out", "inplace", "backward", "gradgrad", "jvp", "vmap", "errors"} | corners
-    # The bad arguments are for CUDA only, and addition names no dimension.
+    # The bad arguments are for CUDA only, and addition has no dimension argument.
     assert {name for name, check in checks.items() if check["kind"] != "right"} == {"errors", "dims"}
 
 
@@ -88,11 +88,11 @@ def test_words_and_samples_choose_pairs() -> None:
     assert "add" in {pair.name for pair in few} and "linalg.svd" in {pair.name for pair in few}
     drawn = chosen(every, [], 60, 0)
     assert len(drawn) == 60 and drawn == chosen(every, [], 60, 0) != chosen(every, [], 60, 1)
-    # The pairs drawn depend little on the others.
+    # The selection changes little if other pairs change.
     assert len(set(drawn) & set(chosen(every[1:], [], 60, 0))) >= 59
 
 
-def test_the_page_keeps_lines_of_what_was_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_keeps_lines_of_unmeasured_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "PAGE", tmp_path / "coverage.md")
     page.PAGE.write_text("# Table\n\ntext\n")
     check = {"kind": "right", "text": "", "computed_by": "native"}

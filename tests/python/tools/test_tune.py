@@ -1,4 +1,4 @@
-"""How better parameters are found for matmuls: the search, and python -m torch_opencl.tune."""
+"""Tuning of matmuls: the search for better parameters, and python -m torch_opencl.tune."""
 
 import json
 import os
@@ -20,7 +20,7 @@ class Interrupted(BaseException):
 
 
 class ImaginedRig:
-    """A device on which the best numbers are known: each has a speed, and the work's time is their product."""
+    """A simulated device with known best values: each value has a speed, and the time of work is their product."""
 
     names = ("small", "large")
 
@@ -63,23 +63,23 @@ def test_the_search_ends_with_the_best():
     assert record.values == {"a": 3, "b": 4}
     assert record.speedup == {"small": 1.8, "large": 1.8}
     assert record.trials["a=4 / defaults"] == {"failed": "the compiler has crashed"}
-    assert record.trials["a=3 b=2 / a=3"] == {"small": 0.5}, "hopeless work is not timed any longer"
+    assert record.trials["a=3 b=2 / a=3"] == {"small": 0.5}, "much slower work is not timed further"
 
 
-def test_numbers_that_compute_something_wrong_are_not_chosen():
+def test_values_with_wrong_results_are_not_chosen():
     record = found(ImaginedRig(SPEEDS, wrong=("a", 3)))
     assert record.values == {"a": 2, "b": 4}
     assert record.trials["again: a=3 / defaults"] == {"failed": "a result is wrong"}
 
 
-def test_defaults_stay_where_nothing_is_faster():
+def test_defaults_are_kept_if_nothing_is_faster():
     slow = {"a": {1: 1.0, 2: 0.9, 3: 1.0, 4: 1.01}, "b": {1: 1.0, 2: 1.0, 3: 0.7, 4: 1.015}}
     record = found(ImaginedRig(slow))
     assert record.values == record.defaults and record.speedup == {}
 
 
 @pytest.mark.parametrize("stop", [0, 3, 7, 10])
-def test_an_interrupted_search_goes_on(stop):
+def test_an_interrupted_search_continues(stop):
     whole = ImaginedRig(SPEEDS)
     expected = found(whole)
     record = Record(values={"a": 1, "b": 1}, defaults={"a": 1, "b": 1})
@@ -91,7 +91,7 @@ def test_an_interrupted_search_goes_on(stop):
     assert first.compared + second.compared == whole.compared
 
 
-def test_what_a_process_has_died_of_is_not_tried_again():
+def test_values_that_crashed_a_process_are_not_tried_again():
     record = Record(values={"a": 1, "b": 1}, defaults={"a": 1, "b": 1}, trying="a=3 / defaults")
     assert found(ImaginedRig(SPEEDS), record).values == {"a": 2, "b": 4}
     assert "ended" in record.trials["a=3 / defaults"]["failed"]
@@ -131,10 +131,10 @@ def test_tuning_can_be_interrupted_and_makes_nothing_slower(tmp_path):
     assert all(f"  {name} = {value}" in shown.stdout for name, value in finished["values"].items())
 
     reset = run_python("-m torch_opencl.tune --reset", TORCH_OPENCL_CACHE_DIR=str(tmp_path))
-    assert "forgotten" in reset.stdout and not list(tmp_path.glob("tuning/*.json"))
+    assert "results deleted" in reset.stdout and not list(tmp_path.glob("tuning/*.json"))
 
 
-def test_the_program_refuses_what_is_no_device():
+def test_the_program_refuses_invalid_devices():
     for device in ["cpu", "opencl:99", "nonsense"]:
         done = run_python("-m torch_opencl.tune --show", "--device", device)
         assert done.returncode == 1 and done.stderr.startswith("error: "), done.stderr

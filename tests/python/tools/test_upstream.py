@@ -1,4 +1,4 @@
-"""tests/upstream: that a device's failures are told from the CPU's, and crashes survived."""
+"""tests/upstream: failures of the device only are found, and crashes survived."""
 
 import json
 import subprocess
@@ -76,7 +76,7 @@ def pytorch(tmp_path: Path) -> Path:
 
 
 def upstream(pytorch: Path, *arguments: str) -> tuple[int, str]:
-    """Run it; returns its exit status and what it prints."""
+    """Run it; return its exit status and output."""
     command = [sys.executable, str(UPSTREAM), str(pytorch), "--results", str(pytorch / "r"), "--hang", "30", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     return done.returncode, done.stdout + done.stderr
@@ -91,10 +91,10 @@ def test_failures_crashes_and_hangs_of_the_device_are_found(pytorch: Path) -> No
     assert "crash   test_small.py TestSmall::test_crash: the process ends with status -6" in text
     assert "hang    test_small.py TestSmall::test_hang: no result after 30 s" in text
     assert "1 not on the CPU" in text and "; 42.86 %\n" in text
-    assert "42.86 % of what the CPU passes" in text
+    assert "42.86 % of the tests that pass on the CPU" in text
     assert "not imported: test_new.py" in text and "no_such_function" in text
     assert "without_a_device" not in text
-    # Another run has nothing to do: it adds no lines.
+    # Another run has nothing to do, and adds no lines.
     lines = (pytorch / "r").read_text()
     assert upstream(pytorch, "test_small")[0] == 1
     assert (pytorch / "r").read_text() == lines
@@ -115,6 +115,6 @@ def test_exclusions_are_by_file_class_and_name() -> None:
     assert excluded("test_torch.py", ["TestSortAndSelect::test_unique_dim"]) == {}
 
 
-def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_checkout_is_refused(tmp_path: Path) -> None:
     status, text = upstream(tmp_path)
     assert status == 2 and "apt-get source pytorch" in text

@@ -1,4 +1,4 @@
-"""An image classifier, as scripts written for CUDA train it; without a device it trains on the CPU."""
+"""An image classifier in the style of scripts for CUDA; without a device it trains on the CPU."""
 
 import argparse
 import json

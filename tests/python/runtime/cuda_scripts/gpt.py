@@ -1,4 +1,4 @@
-"""A small GPT with autocast and a gradient scaler, as scripts written for CUDA train it; else in float32 on the CPU."""
+"""A small GPT with autocast and a gradient scaler, in the style of scripts for CUDA; else float32 on the CPU."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Streams, events, timing, memory and random states, as scripts written for CUDA use them."""
+"""Streams, events, timing, memory and random states, in the style of scripts for CUDA."""
 
 import json
 
