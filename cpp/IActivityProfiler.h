@@ -1,4 +1,4 @@
-// PyTorch's privateuse1_profiler.h asks for Kineto's header by this name alone; wheels have it in a folder.
+// PyTorch's privateuse1_profiler.h includes Kineto's header by this bare name; wheels have it in a folder.
 #pragma once
 
 #include <kineto/IActivityProfiler.h>

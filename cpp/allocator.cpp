@@ -90,7 +90,7 @@ class Allocator final : public c10::DeviceAllocator {
     return bridge::device_count() > 0;
   }
 
-  // Empties one pool, or all pools that are not in use.
+  // Empties one pool; without a pool all, except open pools that the calling thread does not allocate in.
   void emptyCache(c10::MempoolId_t pool) override {
     const bool is_one = pool != c10::MempoolId_t{0, 0};
     for (int32_t index = 0; index < bridge::device_count(); index++) {

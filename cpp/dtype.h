@@ -5,8 +5,8 @@
 
 namespace torch_opencl::bridge {
 
-// The `DType` of rust/kernels/dtype.rs, with the values of c10::ScalarType. `arg(at::ScalarType)` of
-// tensor_arg.h converts to it.
+// The `DType` of rust/kernels/dtype.rs, with the values of c10::ScalarType. `arg(at::ScalarType)` of tensor_arg.h
+// converts to it.
 enum class DType : int32_t;
 
 } // namespace torch_opencl::bridge

@@ -52,7 +52,7 @@ std::string qualified_name(const c10::OperatorHandle& op) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
-// Counts the call and says what happens, unless the user refuses or the CPU cannot serve it either.
+// Counts the call, and warns on the first one. Raises if the user forbids fallbacks or the CPU has no kernel either.
 void note(const c10::OperatorHandle& op, const std::string& name, bool on_cpu) {
   const char* lack = op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)
       ? "' has no OpenCL kernel for these dtypes"
@@ -74,7 +74,7 @@ void note(const c10::OperatorHandle& op, const std::string& name, bool on_cpu) {
   }
 }
 
-// Views share memory with their argument. The CPU could only return a copy, and writes to that would be lost.
+// Views share memory with their argument. The CPU could only return a copy, and writes to the copy would be lost.
 void refuse_views(const c10::OperatorHandle& op, const std::string& name) {
   for (const c10::Argument& argument : op.schema().arguments()) {
     const auto* alias = argument.alias_info();
@@ -85,8 +85,8 @@ void refuse_views(const c10::OperatorHandle& op, const std::string& name) {
   }
 }
 
-// An operator that runs on the CPU may need others that do, to copy its results back. Many of them nested are an
-// endless recursion, which must not end the process.
+// An operator that runs on the CPU may call others that also run there, to copy its results back. Deep nesting means an
+// endless recursion, which must raise instead of ending the process.
 class Nesting {
  public:
   explicit Nesting(const std::string& name) {
@@ -110,8 +110,8 @@ thread_local int Nesting::depth_ = 0;
 
 // --- one call
 
-// The device of the arguments. The CPU would take any mix; other devices do not, and take only scalars, indices and
-// lengths from the host.
+// The device of the arguments. The CPU would accept any mix. Other devices do not: they accept only scalars, indices
+// and lengths on the host.
 std::optional<c10::Device> common_device(const std::string& op, c10::ArrayRef<c10::IValue> arguments) {
   DeviceCheck devices(op);
   for (const c10::IValue& argument : arguments) {
@@ -125,7 +125,7 @@ std::optional<c10::Device> common_device(const std::string& op, c10::ArrayRef<c1
   return devices.device();
 }
 
-// A sparse argument as the CPU sees it: a copy.
+// A sparse argument, copied to the CPU.
 struct SparseCopy {
   at::Tensor device, host;
   bool writable;
@@ -137,9 +137,9 @@ struct SparseCopy {
   }
 };
 
-// A contiguous copy of a written tensor that is not contiguous, or negated lazily. Several of ATen's functions for the
-// CPU walk the memory of outputs as if they were dense, or laid out as other arguments are: fused optimizers,
-// avg_pool3d, tril. That of solve_triangular leaves the negation out.
+// A contiguous copy of a written tensor that is not contiguous, or is lazily negated. Several of ATen's CPU functions
+// treat the memory of outputs as dense, or as laid out like other arguments: fused optimizers, avg_pool3d, tril. The
+// CPU's solve_triangular ignores the negation.
 struct DenseCopy {
   at::Tensor device, dense;
 
@@ -157,7 +157,7 @@ class Call {
     if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
     if (tensor.layout() != at::kStrided) return copies_.emplace_back(tensor, tensor.to(at::kCPU), writable).host;
     if (!writable) return views_.emplace_back(tensor, /*writable=*/false).host();
-    // Overlapping elements are left to ATen's function, which refuses them.
+    // ATen's function itself rejects overlapping elements.
     const bool is_plain = tensor.is_contiguous() && !tensor.is_neg();
     if (is_plain || at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
       return views_.emplace_back(tensor, /*writable=*/true).host();
@@ -175,7 +175,7 @@ class Call {
     }
   }
 
-  // The device tensor behind a result: the argument itself if the op returns it, else a new one.
+  // The device tensor for a result: the argument itself if the op returns it, else a new tensor.
   at::Tensor to_device(const at::Tensor& result) const {
     if (!result.defined() || result.device().type() != c10::DeviceType::CPU) return result;
     for (const HostView& view : views_) {
@@ -186,7 +186,7 @@ class Call {
     }
     TORCH_INTERNAL_ASSERT(device_.has_value());
     if (std::optional<at::Tensor> taken = take_device_memory(result)) return *taken;
-    // A copy would resolve what the CPU conjugates lazily.
+    // A plain copy would resolve the lazy conjugation.
     return result.is_conj() ? result.conj().to(*device_).conj() : result.to(*device_);
   }
 
@@ -199,7 +199,7 @@ class Call {
     return device_;
   }
 
-  // Writes changes to the arguments, and ends their views.
+  // Writes changes back to the arguments, and closes their views.
   void write_back() {
     for (HostView& view : views_) view.write_back();
     for (const SparseCopy& copy : copies_) copy.write_back();
@@ -208,7 +208,7 @@ class Call {
   }
 
  private:
-  // The argument that a view is of.
+  // The argument that was viewed, directly or through a dense copy.
   const at::Tensor& argument_of(const at::Tensor& viewed) const {
     for (const DenseCopy& copy : dense_copies_) {
       if (copy.dense.is_same(viewed)) return copy.device;
@@ -222,7 +222,7 @@ class Call {
   std::optional<c10::Device> device_; // of the results
 };
 
-// Copies of dtypes that no kernel knows.
+// Runs _copy_from for dtypes without a kernel.
 void copy_on_host(torch::jit::Stack* stack, size_t begin) {
   const at::Tensor source = (*stack)[begin].toTensor(), target = (*stack)[begin + 1].toTensor();
   const auto view = [](const at::Tensor& tensor, std::optional<HostView>& opened, bool writable) {
@@ -236,7 +236,7 @@ void copy_on_host(torch::jit::Stack* stack, size_t begin) {
   stack->emplace_back(target);
 }
 
-// The key of the CPU's kernel for the layouts of a call's arguments.
+// The dispatch key of the CPU kernel for the layouts of a call's arguments.
 c10::DispatchKey host_key(c10::ArrayRef<c10::IValue> arguments) {
   c10::DispatchKey key = c10::DispatchKey::CPU;
   for (const c10::IValue& argument : arguments) {
@@ -251,8 +251,8 @@ c10::DispatchKey host_key(c10::ArrayRef<c10::IValue> arguments) {
   return key;
 }
 
-// Runs an operator of which all arguments are on the host. Where the CPU has no kernel for 16-bit floats, as CUDA has,
-// it computes in 32 bits.
+// Runs an operator whose arguments are all on the host. If the CPU, unlike CUDA, has no kernel for 16-bit floats, it
+// computes in 32 bits.
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
   const size_t begin = stack->size() - arguments.size();
@@ -267,20 +267,20 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     try {
       op.redispatchBoxed(host, stack);
     } catch (const c10::NotImplementedError&) {
-      throw refusal; // which names the dtype of the caller's arguments
+      throw refusal; // this error names the dtype of the caller's arguments
     }
     widening.narrow(op.schema(), *stack);
   }
 }
 
-// The op that the CPU has in place of one that only other devices use.
+// Replaces an op that only other devices use by the CPU's op.
 c10::OperatorHandle host_operator(const c10::OperatorHandle& op, const std::string& name) {
   if (name != "aten::convolution_overrideable") return op;
   return c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", "");
 }
 
-// Runs an operator by the CPU's kernel, on arguments that the host sees. `agree` is called once they are known to be
-// good, and may refuse.
+// Runs an operator's CPU kernel on host views of the arguments. `agree` is called after the checks of the device, and
+// may raise.
 template <class Agree>
 void call_host(const c10::OperatorHandle& op, const std::string& name, torch::jit::Stack* stack, Agree&& agree) {
   const auto& schema = op.schema();

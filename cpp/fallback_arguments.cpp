@@ -10,8 +10,8 @@
 namespace torch_opencl {
 namespace {
 
-// _ctc_loss(log_probs, targets, input_lengths, target_lengths, ...): the used targets must be valid labels. The CPU kernel
-// itself checks that the shapes fit.
+// _ctc_loss(log_probs, targets, input_lengths, target_lengths, ...): the used targets must be valid labels. Shapes that
+// do not fit together are left to the CPU kernel, which checks them.
 void check_ctc_targets(const at::Tensor& log_probs, const at::Tensor& targets, const at::Tensor& lengths) {
   if (log_probs.dim() != 3 || lengths.dim() != 1 || lengths.numel() == 0 || targets.numel() == 0) return;
   at::Tensor used;

@@ -64,7 +64,7 @@ at::Tensor Widening::narrowed(const at::Tensor& result) const {
     if (pair.wide.is_same(result)) return pair.narrow;
   }
   if (result.scalar_type() == at::kFloat) return result.to(*narrow_);
-  // There are no complex numbers of two bfloat16.
+  // PyTorch has no complex dtype of two bfloat16.
   return result.scalar_type() == at::kComplexFloat && narrow_ == at::kHalf ? result.to(at::kComplexHalf) : result;
 }
 

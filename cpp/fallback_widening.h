@@ -1,4 +1,4 @@
-// 16-bit floats in operators of which the CPU has kernels for 32 bits only.
+// 16-bit floats in operators whose CPU kernels support only 32 bits.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -8,17 +8,17 @@
 
 namespace torch_opencl {
 
-// One call of an operator on the host with its float16, bfloat16 and complex32 arguments as float32 and complex64.
+// One call of an operator on the host, with float16, bfloat16 and complex32 arguments as float32 and complex64.
 class Widening {
  public:
   explicit Widening(c10::ArrayRef<c10::IValue> arguments);
 
-  // Returns true if there are such arguments, and none in 32 or 64 bits, whose dtype the results might have.
+  // Returns true if there are such arguments, and none in 32 or 64 bits: the results might have their dtype.
   bool applies() const {
     return narrow_.has_value();
   }
 
-  // The arguments to call the operator with.
+  // The converted arguments, for the operator's call.
   std::vector<c10::IValue> arguments();
 
   // Converts the results, and arguments that the operator wrote to, back to 16 bits.

@@ -82,12 +82,12 @@ at::Generator make_generator(c10::DeviceIndex index) {
 }
 
 const at::Generator& default_generator(c10::DeviceIndex index) {
-  // Never destroyed: Python may ask for one while statics are torn down.
+  // Never destroyed: Python may ask for a generator during static destruction.
   static const auto* const generators = [] {
     auto* list = new std::vector<at::Generator>;
     for (int32_t i = 0; i < bridge::device_count(); i++) {
       list->push_back(at::make_generator<GeneratorImpl>(static_cast<c10::DeviceIndex>(i)));
-      // The same start in every process, as on CPU and CUDA: unseeded programs repeat.
+      // As on CPU and CUDA, every process starts with the same seed: unseeded programs are reproducible.
       list->back().set_current_seed(c10::default_rng_seed_val);
     }
     return list;
@@ -110,7 +110,7 @@ GeneratorImpl* generator_for(const std::optional<at::Generator>& generator, c10:
 
 namespace {
 
-// Stand-ins for seed and counter, which a graph replaces at each replay: the generator advances then.
+// Placeholders for seed and counter. A graph replaces them at each replay, which also advances the generator.
 PhiloxArgs draw_captured(GeneratorImpl* state, uint64_t blocks) {
   const int32_t device = state->device().index();
   const bridge::CapturedDraw draw =

@@ -20,11 +20,11 @@ class GeneratorImpl final : public c10::GeneratorImpl {
   uint64_t seed() override;
   void set_offset(uint64_t offset) override;
   uint64_t get_offset() const override;
-  // 16 bytes: seed, offset; what get_rng_state returns.
+  // 16 bytes, seed and offset, as get_rng_state returns them.
   void set_state(const c10::TensorImpl& state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
 
-  // Takes `blocks` counter values (128 bits of randomness each); the first of them. Hold mutex_.
+  // Takes `blocks` counter values (128 bits of randomness each) and returns the first. The caller holds mutex_.
   uint64_t advance(uint64_t blocks);
 
  private:
@@ -37,7 +37,7 @@ class GeneratorImpl final : public c10::GeneratorImpl {
 const at::Generator& default_generator(c10::DeviceIndex index);
 at::Generator make_generator(c10::DeviceIndex index);
 
-// The generator that a call on `device` draws from: the given one, which has to be the device's, or its default one.
+// The generator for a call on `device`: the given one, which must belong to the device, or the device's default.
 GeneratorImpl* generator_for(const std::optional<at::Generator>& generator, c10::Device device);
 
 // Seed and first counter value of a launch.
@@ -46,12 +46,12 @@ struct PhiloxArgs {
   uint64_t offset;
 };
 
-// Keeps a generator that a graph draws from.
+// Keeps a generator alive for a graph that draws from it.
 struct GeneratorHold final {
   at::Generator generator;
 };
 
-// Takes `blocks` counter values from the given generator, or from the default one of the device.
+// Takes `blocks` counter values from the given generator, or from the device's default generator.
 PhiloxArgs philox(const std::optional<at::Generator>& generator, c10::Device device, uint64_t blocks);
 
 } // namespace torch_opencl

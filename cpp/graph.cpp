@@ -26,7 +26,7 @@ void Graph::capture_end() {
 
 void Graph::replay() {
   std::vector<bridge::RandomStream> streams;
-  // Keeps the generators, which a reset by another thread would free.
+  // Keeps the generators alive: a reset by another thread would free them.
   const rust::Box<bridge::GraphDraws> draws = checked([&] { return bridge::graph_draws(*graph_); });
   for (const bridge::GeneratorDraw& draw : draws->list()) {
     auto* generator = reinterpret_cast<GeneratorImpl*>(draw.generator);
@@ -79,7 +79,7 @@ bool is_capturing() {
   return bridge::device_count() > 0 && checked([] { return bridge::is_capturing(bridge::current_device()); });
 }
 
-// torch.classes.torch_opencl.Graph: what torch.opencl.OpenCLGraph holds.
+// torch.classes.torch_opencl.Graph, which torch.opencl.OpenCLGraph holds.
 struct GraphHolder final : torch::CustomClassHolder {
   Graph graph;
 };
@@ -113,7 +113,7 @@ TORCH_LIBRARY_FRAGMENT(torch_opencl, m) {
 struct GraphImpl final : at::GraphImplInterface {
   explicit GraphImpl(const at::GraphImplArgs&) {}
 
-  // Calls that no graph holds are errors on the capturing streams, and nowhere else: that is each of the modes.
+  // Every mode means the same here: calls that a graph cannot hold are errors on the capturing streams only.
   void capture_begin(at::MempoolId_t pool, at::GraphCaptureMode) override {
     graph_.capture_begin(pool);
   }
@@ -149,7 +149,7 @@ struct GraphImpl final : at::GraphImplInterface {
   Graph graph_;
 };
 
-// The device's name in capitals, which it gets when the package is loaded.
+// The device's name in capitals. Loading the package gives the device this name.
 using at::GraphImplRegistry;
 using at::RegistererGraphImplRegistry;
 REGISTER_GRAPH_IMPL(OPENCL, GraphImpl);

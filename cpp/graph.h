@@ -1,4 +1,4 @@
-// Graphs: a recorded list of commands. Replays draw from the generators that were drawn from when it was captured.
+// Graphs: recorded lists of commands. Replays draw from the generators that were used during the capture.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -13,18 +13,18 @@ class Graph final {
  public:
   Graph() : graph_(bridge::new_graph()) {}
 
-  // Captures the current stream of the current device; a pool of (0, 0) stands for one of its own.
+  // Captures the current stream of the current device. A pool of (0, 0) gives the graph its own pool.
   void capture_begin(c10::MempoolId_t pool);
   void capture_end();
   // Enqueues the commands on the current stream of the graph's device.
   void replay();
-  // Raises where nothing has been captured; else a graph needs no further preparation.
+  // Raises if nothing has been captured. A graph needs no further preparation.
   void instantiate() const;
   void reset();
   c10::MempoolId_t pool() const;
   std::string describe() const;
   void dump(const std::string& path) const;
-  // Of each launch the cl_kernel, the number of dimensions, three global sizes and three of a group.
+  // For each launch: the cl_kernel, the number of dimensions, three global sizes and three local sizes.
   std::vector<int64_t> kernels() const;
 
  private:

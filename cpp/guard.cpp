@@ -1,4 +1,4 @@
-// Devices, streams and events for c10: what torch.Stream, torch.Event and device guards call.
+// Devices, streams and events for c10. torch.Stream, torch.Event and device guards call this implementation.
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
@@ -37,7 +37,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
 
   void uncheckedSetDevice(Device device) const noexcept override {
-    // Restores a device that was current before, so it exists; a forked child has nothing to restore.
+    // Only restores a device that was current before, so the device exists. A forked child has nothing to restore.
     try {
       if (device.has_index()) bridge::set_current_device(device.index());
     } catch (const rust::Error&) {

@@ -30,7 +30,7 @@ class HostMemory {
   // Up to this many multiplications, one host thread takes less time than enqueueing a kernel and waiting for it.
   static constexpr int64_t kMaxMultiplications = int64_t{1} << 21;
 
-  // The same limit in elements of a result: of narrow matrices, or of many rows of a small table.
+  // Also limits the elements of a result: of narrow matrices, or of many rows of a small table.
   static constexpr int64_t kMaxResultElements = (int64_t{1} << 19) - 1;
 
   explicit HostMemory(Cost cost = Cost::Table, Dtypes dtypes = Dtypes::Computed) : cost_(cost), dtypes_(dtypes) {}

@@ -7,8 +7,8 @@
 
 namespace torch_opencl {
 
-// Returns true if ATen's CPU functions compute in the dtype as kernels do. With 16-bit floats many of them accumulate in
-// 16 bits, and for complex numbers and rarer dtypes the kernels have their own rules.
+// Returns true if ATen's CPU functions compute in the dtype as kernels do. Many of them accumulate 16-bit floats in 16
+// bits, and kernels have their own rules for complex numbers and rarer dtypes.
 constexpr bool is_same_on_host(c10::ScalarType dtype) {
   switch (dtype) {
     case c10::ScalarType::Bool:

@@ -30,8 +30,8 @@ at::Scalar scalar(const Scalar& value, const at::Tensor& like) {
   return value.real;
 }
 
-// Calls ATen as CPU kernels are called: below autograd, and with autocast disabled. Profilers and modes see the op itself
-// once. They do not see this call, nor the calls that measure which library is the fastest.
+// Calls ATen as CPU kernels are called: below autograd, and with autocast disabled. Profilers and modes see the op
+// itself once. They do not see this call, nor the calls that measure which library is the fastest.
 template <class Call>
 void below_autograd(Call&& call) {
   const at::AutoDispatchBelowADInplaceOrView guard;

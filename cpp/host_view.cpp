@@ -10,7 +10,7 @@ namespace torch_opencl {
 
 HostView::HostView(const at::Tensor& device, bool writable) : device_(device), writable_(writable) {
   if (writable) materialize(device);
-  // From the first element to the last, with the memory between them in a tensor that is not dense.
+  // From the first element to the last, with the memory in between if the tensor is not dense.
   bytes_ = at::detail::computeStorageNbytes(device.sizes(), device.strides(), device.element_size());
   // Resizable, so that an out= argument can grow: the CPU then allocates, and write_back copies.
   at::Storage storage(at::Storage::use_byte_size_t(), bytes_, open(), c10::GetCPUAllocator(), /*resizable=*/true);
@@ -37,7 +37,7 @@ void HostView::write_back() {
   if (!mapping_.has_value() && bytes_ > 0) {
     checked([&] { bridge::copy_host_to_device(address(), static_cast<const uint8_t*>(data_), bytes_, false); });
   }
-  // An out= argument may come back with its rows as columns, or conjugated lazily.
+  // The op may have transposed or lazily conjugated an out= argument.
   if (host_.sizes() != device_.sizes() || host_.strides() != device_.strides() || host_.storage_offset() != 0) {
     auto* impl = device_.unsafeGetTensorImpl();
     impl->set_storage_offset(device_.storage_offset() + host_.storage_offset());
@@ -47,9 +47,9 @@ void HostView::write_back() {
   device_._set_neg(host_.is_neg());
 }
 
-// The CPU gave the tensor other memory.
+// For a tensor that the CPU has given other memory.
 void HostView::copy_replaced() {
-  // Some drivers write mapped memory back when it is unmapped, which must not hit the memory's next owner.
+  // Unmap first: some drivers then write the memory back, which must not hit the memory's next owner.
   checked([&] { unmap(); });
   device_.resize_(host_.sizes());
   if (host_.is_non_overlapping_and_dense()) {

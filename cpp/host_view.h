@@ -8,13 +8,13 @@
 
 namespace torch_opencl {
 
-// A device tensor on the CPU: its own memory, mapped, where host and device share one; else a copy. Of any dtype.
+// A device tensor on the CPU, of any dtype: its own memory, mapped, if host and device share memory, else a copy.
 class HostView {
  public:
   HostView(const at::Tensor& device, bool writable);
   HostView(const HostView&) = delete;
   HostView& operator=(const HostView&) = delete;
-  // An op that raised must not leave memory mapped.
+  // Unmaps the memory, also after an op that raised.
   ~HostView();
 
   const at::Tensor& host() const {
@@ -24,8 +24,7 @@ class HostView {
     return device_;
   }
 
-  // Writes the op's changes back to the device: elements, and shape, strides and lazy bits where it gave the tensor
-  // others.
+  // Writes the op's changes back to the device: elements, and also shape, strides and lazy bits if the op changed them.
   void write_back();
 
  private:

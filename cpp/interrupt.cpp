@@ -9,7 +9,7 @@
 namespace torch_opencl {
 namespace {
 
-// Rust has errors, and no exceptions: what a handler raised waits here until the bridge has returned.
+// A handler's exception is kept here until the bridge has returned: Rust has errors, but no exceptions.
 thread_local std::exception_ptr raised;
 
 } // namespace
@@ -25,7 +25,7 @@ void rethrow_interrupt() {
 
 bool bridge::run_signal_handlers() noexcept {
   try {
-    // torch_opencl/_interrupts.py implements it. The call passes by profilers and modes.
+    // torch_opencl/_interrupts.py implements it. The call bypasses profilers and modes.
     static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("torch_opencl::run_signal_handlers", "");
     const at::DisableRecordFunctionGuard no_profiler;
     torch::jit::Stack stack;

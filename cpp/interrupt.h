@@ -1,11 +1,11 @@
-// Exceptions that handlers of Python's signals raise while the host waits.
+// Exceptions that Python's signal handlers raise while the host waits.
 #pragma once
 
 #include "rust/cxx.h"
 
 namespace torch_opencl {
 
-// True if a signal handler raised, which no caller may take for a failure.
+// True if a signal handler raised. Callers must not treat that as a failure.
 bool is_interrupt(const rust::Error& error);
 
 // Throws the exception that `run_signal_handlers` has caught in this thread.
@@ -13,7 +13,7 @@ bool is_interrupt(const rust::Error& error);
 
 namespace bridge {
 
-// Has Python run the handlers of pending signals; returns true if one of them has raised. Takes Python's lock.
+// Makes Python run the handlers of pending signals. Returns true if a handler has raised. Takes Python's lock.
 bool run_signal_handlers() noexcept;
 
 } // namespace bridge

@@ -1,11 +1,11 @@
-// torch.profiler's events of the device: Kineto asks this tracer for them (ProfilerActivity.PrivateUse1).
-// Releases without the registry have marks in streams only: profiler.cpp.
+// Tracer that gives Kineto the device's events for torch.profiler (ProfilerActivity.PrivateUse1). Releases without the
+// registry only have marks in streams: profiler.cpp.
 
 #include <torch/headeronly/version.h>
 
 #if __has_include(<torch/csrc/profiler/standalone/privateuse1_profiler.h>)
 
-// The header declares nothing without it; wheels are built with it.
+// Without it the header declares nothing. Wheels are built with it.
 #define USE_KINETO
 // Kineto's headers format text, and wheels do not export fmt's functions.
 #define FMT_HEADER_ONLY
@@ -36,7 +36,7 @@ ActivityType activity_type(bridge::CommandKind kind) {
   }
 }
 
-// Sizes as JSON; the driver's choice, 0, is null.
+// Sizes as JSON. 0, for sizes that the driver chooses, is null.
 std::string json(const std::array<size_t, 3>& sizes) {
   if (sizes[0] == 0) return "null";
   std::string text = "[" + std::to_string(sizes[0]);
@@ -86,7 +86,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     uint32_t flow = 0;
     for (const auto& command : commands_) {
       streams.emplace(command.device, command.stream);
-      // An arrow leads from the host's call to the command.
+      // The flow draws an arrow from the host's call to the command.
       flow++;
       for (const bool is_call : {true, false}) {
         is_call ? add_call(command, linked) : add(command, linked);
@@ -101,7 +101,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     commands_.clear();
   }
 
-  // There may be several: processTrace names them.
+  // processTrace names the devices, as there may be several.
   std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override {
     return nullptr;
   }
@@ -157,7 +157,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     }
   }
 
-  // Names the tracks: of a device a process, of a stream a thread.
+  // Names the tracks: a device is shown as a process, a stream as a thread.
   static void describe(
       libkineto::ActivityLogger& logger, const std::set<std::pair<int32_t, int64_t>>& streams, int64_t time) {
     int32_t last = -1;
@@ -189,7 +189,7 @@ class Profiler final : public libkineto::IActivityProfiler {
 
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<ActivityType>& types, const libkineto::Config&) override {
-    // Profiles of the host alone ask for none.
+    // Profiles of the host alone do not ask for device events.
     const bool is_asked = types.count(ActivityType::CONCURRENT_KERNEL) != 0;
     if (!is_asked || bridge::in_bad_fork() || bridge::device_count() == 0) return nullptr;
     return std::make_unique<Session>();

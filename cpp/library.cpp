@@ -1,4 +1,4 @@
-// torch.ops.torch_opencl: the Python package's interface to the runtime, beyond PyTorch's generic ones.
+// torch.ops.torch_opencl: the Python package's interface to the runtime, in addition to PyTorch's generic interfaces.
 
 #include <ATen/core/Generator.h>
 #include <torch/library.h>
@@ -79,7 +79,7 @@ int64_t build_user_kernel(int64_t device, const std::string& source, const std::
   return checked([&] { return bridge::build_user_kernel(device_index(device), rust::Str(source), rust::Str(name)); });
 }
 
-// Into a file; returns the names of the kernels.
+// Writes the binary to a file and returns the names of the kernels.
 std::string compile_binary(
     int64_t device,
     const std::string& name,
@@ -92,7 +92,7 @@ std::string compile_binary(
   }));
 }
 
-// Buffers are those that the kernel writes, then those that it only reads.
+// The kernel's buffers are first `written`, then `read`, which it only reads.
 void launch_user_kernel(
     int64_t kernel,
     at::TensorList written,
@@ -110,19 +110,19 @@ void launch_user_kernel(
   checked([&] {
     bridge::launch_user_kernel(kernel, arg(global), arg(local), {buffers.data(), buffers.size()}, arg(values));
   });
-  // So that autograd sees that what it has saved is no more what it was.
+  // Lets autograd detect that saved tensors have changed.
   for (const at::Tensor& tensor : written) {
     if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
   }
 }
 
-// The cl_mem and the offset in bytes.
+// Returns the cl_mem and the offset in bytes.
 std::vector<int64_t> native_buffer(const at::Tensor& tensor) {
   const auto buffer = checked([&] { return bridge::native_buffer(address_of(tensor)); });
   return {static_cast<int64_t>(buffer.memory), static_cast<int64_t>(buffer.offset)};
 }
 
-// A tensor of the bytes of a buffer of other code.
+// Wraps a buffer of other code as a tensor of bytes.
 at::Tensor adopt_buffer(int64_t device, int64_t memory) {
   const auto buffer = checked([&] { return bridge::adopt_buffer(device_index(device), static_cast<size_t>(memory)); });
   auto* data = reinterpret_cast<void*>(buffer.address);
@@ -232,7 +232,7 @@ TORCH_LIBRARY(torch_opencl, m) {
     bridge::release_kernels({kernels.data(), kernels.size()});
   });
   m.def("new_tensor_function() -> int", &new_tensor_function);
-  // The number by which C++ knows a dtype.
+  // The value of c10::ScalarType for a dtype.
   m.def("dtype_code(ScalarType dtype) -> int", [](at::ScalarType dtype) { return static_cast<int64_t>(dtype); });
   m.def("fused_text(str source, bool reports_faults) -> int", &native::fused_text);
   m.def(

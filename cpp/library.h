@@ -8,13 +8,13 @@
 
 namespace torch_opencl {
 
-// A value too large for an index must not turn into one when it is truncated.
+// Raises for a value that is too large: truncated, it could become a valid index.
 inline int32_t device_index(int64_t device) {
   TORCH_CHECK(std::in_range<c10::DeviceIndex>(device), "OpenCL: invalid device index ", device);
   return static_cast<int32_t>(device);
 }
 
-// The address of a function that python/launch calls, as it declares it; 0 where this PyTorch lacks what it needs.
+// The address of a function that python/launch declares and calls; 0 if this PyTorch lacks what the function needs.
 int64_t new_tensor_function();
 
 } // namespace torch_opencl

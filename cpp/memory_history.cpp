@@ -28,7 +28,7 @@ struct Entry {
 
 class History {
  public:
-  // Records up to so many entries, the latest, from now on; none where the number is 0.
+  // From now on, records and keeps the latest `most` entries. 0 stops recording.
   void start(int64_t most, bool with_stacks, bool with_free_stacks) {
     const std::lock_guard lock(mutex_);
     most_ = static_cast<size_t>(std::max<int64_t>(most, 0));
@@ -48,7 +48,7 @@ class History {
   }
 
   void add(Entry entry) {
-    // Python's lock is taken for the stack, and never while ours is held.
+    // Gathering the stack takes Python's lock, so it must not happen while our lock is held.
     if (entry.is_free ? with_free_stacks_.load() : with_stacks_.load()) {
       entry.stack = torch::CapturedTraceback::gather(true, false, false);
     }
@@ -78,7 +78,7 @@ class History {
  private:
   std::mutex mutex_;
   std::deque<Entry> entries_;
-  // Stream of each block that is given out.
+  // Stream of each allocated block.
   std::unordered_map<int64_t, int64_t> streams_;
   size_t most_ = 0;
   std::atomic<bool> is_on_ = false;
@@ -92,7 +92,7 @@ History& history() {
   return *the_history;
 }
 
-// Of each entry: whether it is free, device, address, bytes, stream, time, number of frames, and the frames; the
+// Returns for each entry: is_free, device, address, bytes, stream, time, number of frames, and the frames. Then the
 // frames' files, names and lines.
 std::tuple<std::vector<int64_t>, std::vector<std::string>, std::vector<std::string>, std::vector<int64_t>> entries() {
   const auto all = history().entries();

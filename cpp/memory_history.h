@@ -1,4 +1,4 @@
-// Records allocations and frees of tensors with the stacks of their calls: torch.opencl.memory._record_memory_history.
+// Records allocations and frees of tensors with their call stacks: torch.opencl.memory._record_memory_history.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,10 @@
 
 namespace torch_opencl {
 
-// True where allocations are recorded.
+// True if allocations are recorded.
 bool records_memory();
 
-// Records that a block has been given to a tensor, or is given back. Callers ask records_memory() first.
+// Record that a block was allocated for a tensor, or is freed. Callers check records_memory() first.
 void record_allocation(int32_t device, size_t address, size_t bytes, int64_t stream);
 void record_free(int32_t device, size_t address, size_t bytes);
 

@@ -2,7 +2,7 @@
 
 #include <ATen/Parallel.h>
 
-// Of the libraries that libtorch was built with, and brings along; absent where it was built without them.
+// From the libraries that libtorch was built with and ships. Null if it was built without them.
 extern "C" {
 [[gnu::weak]] void omp_set_num_threads(int threads);
 [[gnu::weak]] int MKL_Set_Num_Threads_Local(int threads);
@@ -10,12 +10,12 @@ extern "C" {
 
 namespace torch_opencl {
 
-// at::set_num_threads would change the number for all threads. ATen asks for the user's number when a thread first
-// computes, and so it is asked first.
+// at::set_num_threads would change the number for all threads. ATen reads the user's number when a thread first
+// computes, so get_num_threads is called first.
 OneThread::OneThread() : threads_(at::get_num_threads()) {
   if (threads_ == 1) return;
   if (omp_set_num_threads != nullptr) omp_set_num_threads(1);
-  // Where the user has set a number, MKL has one of its own.
+  // If the user has set a number, MKL has its own.
   if (MKL_Set_Num_Threads_Local != nullptr) mkl_threads_ = MKL_Set_Num_Threads_Local(1);
 }
 

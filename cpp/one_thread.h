@@ -1,10 +1,10 @@
-// Work of the calling thread alone.
+// Makes ATen compute in the calling thread alone.
 #pragma once
 
 namespace torch_opencl {
 
-// While one lives, ATen's functions for the CPU share no work of this thread: waking another one takes some 20 us,
-// which is longer than a call with few elements takes.
+// During its lifetime, ATen's CPU functions in this thread do not use other threads: waking one takes some 20 us, which
+// is longer than a call with few elements takes.
 class OneThread {
  public:
   OneThread();

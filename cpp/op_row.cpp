@@ -6,7 +6,7 @@ OpInfo::OpInfo(const OpRow& row, const char* name, const char* overload)
     : OpRow(row),
       name(name),
       overload(overload),
-      // record_stream writes no element, but takes its argument as an in-place op does.
+      // record_stream has the signature of an in-place op, but writes no element.
       is_inplace(this->name.ends_with('_') || this->name == "aten::record_stream"),
       crosses_devices(
           this->name.starts_with("aten::_copy_from") || this->name.starts_with("aten::copy_") ||

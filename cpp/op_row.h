@@ -1,4 +1,4 @@
-// What a row of native_functions.yaml says about an op, apart from its implementation.
+// The properties of an op in its row of native_functions.yaml, apart from the implementation.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -10,7 +10,7 @@
 
 namespace torch_opencl {
 
-// What decides how long a call takes on the CPU.
+// The quantity that determines how long a call takes on the CPU.
 enum class Cost : uint8_t {
   Table,    // elements of the tensors, and of a result with the most rows and the most columns that they have
   Elements, // elements of the tensors: no result is larger, and each is accessed once or a few times
@@ -20,7 +20,7 @@ enum class Cost : uint8_t {
 
 // How a small call runs on a device that is the CPU.
 enum class SmallCalls : uint8_t {
-  Kernel, // as a large one
+  Kernel, // as a large call does
   Wait,   // the kernel runs, and the call waits for it, so that later small calls find an idle stream
   Cpu,    // ATen's CPU kernel runs on mapped memory
 };
@@ -28,8 +28,8 @@ enum class SmallCalls : uint8_t {
 // Calls that run ATen's CPU kernel on a device that is the CPU, whatever their size.
 enum class CpuCalls : uint8_t {
   None,
-  Large, // those with a large tensor: a kernel need not be waited for, ATen's CPU kernel must wait for the queue
-  All,   // all, and on every device those whose dtype the kernel lacks or the device does not compute in
+  Large, // calls with a large tensor: a kernel need not be waited for, ATen's CPU kernel must wait for the queue
+  All,   // all calls, and on every device calls whose dtype the kernel or the device lacks
 };
 
 // A set of dtypes: bit k for the `ScalarType` k.
@@ -48,15 +48,15 @@ class DtypeSet {
 };
 
 struct OpRow {
-  // Dtypes that the kernel takes.
+  // Dtypes that the kernel supports.
   DtypeSet dtypes = {};
-  // The kernel also takes inputs that PyTorch promotes to one of these dtypes.
+  // The kernel also supports inputs that PyTorch promotes to one of these dtypes.
   bool promotes = false;
   Cost cost = Cost::Table;
   // A `SymInt[]` argument gives the sizes of the result.
   bool given_sizes = false;
   CpuCalls cpu = CpuCalls::None;
-  // Dtypes that `cpu` is for.
+  // Dtypes that `cpu` applies to.
   DtypeSet cpu_dtypes = {};
 };
 
@@ -74,7 +74,7 @@ struct OpInfo : OpRow {
   bool crosses_devices;
   // ATen has a CPU kernel.
   bool has_cpu_kernel = false;
-  // Dtypes that ATen's CPU kernel has refused.
+  // Dtypes that ATen's CPU kernel has rejected.
   mutable UnsupportedDtypes refused;
 
  private:

@@ -6,8 +6,8 @@ namespace torch_opencl {
 bridge::Operand operand(const at::TensorIteratorBase& iter, int index) {
   const bridge::DType dtype = arg(iter.dtype(index));
   const rust::Slice<const int64_t> strides = arg(iter.strides(index));
-  // The tensors of some iterations are gone by now (glu's are halves of its input): only a scalar from the host is
-  // asked for more than the iteration holds itself.
+  // Reads iter.tensor only for a scalar on the host, because the tensors of some iterations no longer exist (glu's are
+  // halves of its input).
   if (iter.device(index).is_cpu() && iter.is_cpu_scalar(index)) {
     return {0, dtype, strides, arg(iter.tensor(index).item())};
   }

@@ -1,4 +1,4 @@
-// Operands of an iteration that PyTorch has prepared, as the bridge takes them.
+// Converts operands of an iteration that PyTorch has prepared for the bridge.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -10,10 +10,10 @@ namespace torch_opencl {
 // The slices borrow from the iterator: it must outlive the operand.
 bridge::Operand operand(const at::TensorIteratorBase& iter, int index);
 
-// A scalar as a tensor of `dtype` would hold it: integers wrap, 16-bit floats are rounded.
+// Converts a scalar as storing it in a tensor of `dtype` would: integers wrap, 16-bit floats are rounded.
 bridge::Scalar cast_to(const bridge::Scalar& value, at::ScalarType dtype);
 
-// A scalar as an op that computes in `dtype` takes it. A value that the dtype cannot hold raises, as on the CPU.
+// Converts a scalar for an op that computes in `dtype`. As on the CPU, a value that the dtype cannot hold raises.
 bridge::Scalar scalar_as(const at::Scalar& value, at::ScalarType dtype);
 
 } // namespace torch_opencl

@@ -12,7 +12,7 @@
 namespace torch_opencl {
 namespace {
 
-// The dtype that PyTorch promoted the inputs to, unless the row names a tensor.
+// The dtype of the tensor that the row names, else the dtype that PyTorch promoted the inputs to.
 at::ScalarType named_dtype(const at::TensorIteratorBase& iter, PointwiseOp op) {
   switch (class_from(op)) {
     case ClassFrom::Out:
@@ -22,13 +22,13 @@ at::ScalarType named_dtype(const at::TensorIteratorBase& iter, PointwiseOp op) {
     case ClassFrom::Common:
       break;
   }
-  // An iteration without inputs that promote has no common dtype: fill, and ops of one input.
+  // Iterations without type promotion have no common dtype: fill, and ops of one input.
   if (const auto common = compat::maybe_common_dtype(iter); common.has_value()) return *common;
   return iter.ninputs() > 0 ? iter.input_dtype(0) : iter.dtype(0);
 }
 
-// Returns true if the CPU's iterator would cast an input to a dtype that may not hold its value. Wider dtypes hold it,
-// and kernels that compute in them convert it when it is loaded.
+// Returns true if the CPU's iterator would cast an input to a dtype that may not hold its value. Wider dtypes hold the
+// value: kernels that compute in them convert it on load.
 bool must_cast(const at::TensorIteratorBase& iter, PointwiseOp op, int index) {
   const std::optional<at::ScalarType> common = compat::maybe_common_dtype(iter);
   if (class_from(op) != ClassFrom::Common || !common.has_value() || iter.dtype(index) == *common) return false;
@@ -47,7 +47,7 @@ double greatest(at::ScalarType dtype) {
 
 at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op) {
   const at::ScalarType dtype = named_dtype(iter, op);
-  // float16 is compared with a complex scalar in complex32, which kernels do not have.
+  // Comparing float16 with a complex scalar promotes to complex32, which kernels do not support.
   return dtype == at::kComplexHalf ? at::kComplexFloat : dtype;
 }
 
@@ -57,7 +57,7 @@ Casts casts_of(PointwiseOp op) {
 
 at::ScalarType scalar_dtype(const at::TensorIteratorBase& iter, PointwiseOp op, int index, at::ScalarType dtype) {
   if ((opmath(op) >> (4 + index) & 1) != 0) return at::toOpMathType(dtype);
-  // pow has its exponent in double where the base is float32.
+  // For a float32 base, pow takes its exponent in double.
   return op == PointwiseOp::pow_Tensor_Scalar && dtype == at::kFloat ? at::kDouble : dtype;
 }
 

@@ -19,10 +19,10 @@ at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op)
 // The dtype that CPU kernels convert an op's scalar to.
 at::ScalarType scalar_dtype(const at::TensorIteratorBase& iter, PointwiseOp op, int index, at::ScalarType dtype);
 
-// Whether ATen casts the op's inputs, which it does not where a row names the tensor whose dtype is computed in.
+// Says if ATen casts the op's inputs. It does not if the row names a tensor whose dtype is the compute dtype.
 Casts casts_of(PointwiseOp op);
 
-// A stub's parameter behind the iterator, as the scalar that the row names.
+// Converts a stub's parameter after the iterator to the scalar that the row names.
 template <class T>
 bridge::Scalar stub_scalar(const T& value, at::ScalarType dtype) {
   if constexpr (std::is_same_v<T, at::Scalar>) {
@@ -38,12 +38,12 @@ bridge::Scalar stub_scalar(const T& value, at::ScalarType dtype) {
   }
 }
 
-// Fills `kStub` for this device. Small iterations go on to the CPU's kernel in the same stub.
+// Fills `kStub` for this device. Small iterations run the CPU kernel of the same stub.
 template <auto& kStub, PointwiseOp kOp, class FnPtr = typename std::remove_reference_t<decltype(kStub)>::FnPtr>
 struct Pointwise;
 
-// The value that `fill_` stores. As on the CPU, one element of 16 or 8 bits becomes infinite where the value is too
-// large for its dtype, and more elements raise.
+// The value that `fill_` stores. As on the CPU, a value too large for a 16-bit or 8-bit float becomes infinite if the
+// tensor has one element, and raises if it has more.
 c10::Scalar one_element_value(const at::TensorIteratorBase& iter, const c10::Scalar& value);
 
 template <auto& kStub, PointwiseOp kOp, class Iter, class... Parameters>
@@ -70,7 +70,7 @@ struct Pointwise<kStub, kOp, void (*)(Iter&, Parameters...)> {
   }
 };
 
-// Replacements of nan, +inf and -inf that the caller does not give: zero and the finite bounds of the dtype.
+// Replacements of nan, +inf and -inf. The defaults are zero and the finite bounds of the dtype.
 std::array<bridge::Scalar, 3> replacements(
     at::ScalarType dtype, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf);
 

@@ -1,5 +1,5 @@
-// Headers of PyTorch that most files include: build.rs precompiles them. Files include what they need all the same, as
-// compilers behind a cache go without.
+// PyTorch headers that most files include: build.rs precompiles them. Files must still include what they need, because
+// compilers run by a cache do not use this header.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/TensorOperators.h>

@@ -29,8 +29,8 @@ const at::Tensor& first(const Tensors& tensors) {
   return tensors.front();
 }
 
-// Has an engine for tensors of the CPU carry out collectives of device tensors. The caller's thread waits for the
-// current stream, and gives the engine the tensors' own memory where host and device share it.
+// Runs collectives of device tensors in an engine for CPU tensors. The caller's thread waits for the current stream,
+// and passes the engine the tensors' own memory if host and device share it.
 class Backend final : public c10d::Backend {
  public:
   explicit Backend(c10::intrusive_ptr<c10d::Backend> engine)
@@ -61,7 +61,7 @@ class Backend final : public c10d::Backend {
     engine_->shutdown();
   }
 
-  // Engines begin each collective at once: what is coalesced is the waiting.
+  // Engines start each collective at once. Only the waiting is coalesced.
   bool supportsCoalescing() const override {
     return true;
   }
@@ -102,7 +102,7 @@ class Backend final : public c10d::Backend {
   }
 
   Work _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override {
-    // gloo would divide dimension 0 of the output, which may be shorter.
+    // Flattened, because gloo would divide dimension 0 of the output, which may be shorter.
     const auto elements = [](const at::Tensor& host) { return host.view({host.numel()}); };
     TORCH_CHECK_VALUE(
         output.numel() == input.numel() * size_, "all_gather_into_tensor: expected an output of ", size_,
@@ -166,7 +166,7 @@ class Backend final : public c10d::Backend {
     });
   }
 
-  // Not all engines have it, nor for tensors of different sizes: as one of pieces of two tensors.
+  // Not all engines have alltoall, or have it for tensors of different sizes. This runs alltoall_base on two tensors.
   Work alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
     const auto sizes = [](const Tensors& tensors) {
       std::vector<int64_t> result;
@@ -211,7 +211,7 @@ class Backend final : public c10d::Backend {
   }
 
   Work barrier(const c10d::BarrierOptions& options) override {
-    // Commands enqueued before the barrier have completed, on this device too.
+    // Commands enqueued before the barrier must also have completed on this device.
     const c10::impl::VirtualGuardImpl device(c10::DeviceType::PrivateUse1);
     const c10::Device current = device.getDevice();
     if (bridge::is_initialized(current.index())) device.synchronizeStream(device.getStream(current));
@@ -227,14 +227,14 @@ class Backend final : public c10d::Backend {
     return Reduction(op, first(tensors).scalar_type());
   }
 
-  // The engine gives its copies other indices and values.
+  // Uses copies, because the engine replaces the indices and values of its tensors.
   Work allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
     Staging staging;
     Tensors host = staging.copied(tensors);
     return launch(OpType::ALLREDUCE, std::move(staging), {tensors}, [&] { return engine_->allreduce(host, options); });
   }
 
-  // Tensors that the engine reduces in place: the caller's own, or copies that it can reduce.
+  // Tensors that the engine reduces in place: the caller's own, or copies in a form that it supports.
   static Tensors reduced(Staging& staging, const Tensors& tensors, const Reduction& reduction, bool is_wanted) {
     Tensors host;
     for (const at::Tensor& given : tensors) {
@@ -252,11 +252,11 @@ class Backend final : public c10d::Backend {
     return host;
   }
 
-  // A function of an engine that carries out a collective.
+  // An engine's function for a collective.
   template <class... Args>
   using Collective = Work (c10d::Backend::*)(Args...);
 
-  // Has the engine reduce the tensors of this process, which are only written where the result is wanted.
+  // Lets the engine reduce the tensors of this process. They are only written if the result is wanted.
   template <class Options>
   Work reduce_in_place(
       OpType type,
@@ -271,7 +271,7 @@ class Backend final : public c10d::Backend {
     return launch(type, std::move(staging), {tensors}, [&] { return ((*engine_).*collective)(host, options); });
   }
 
-  // Has the engine write the outputs of this process from the inputs of all; either may be lists of tensors.
+  // Lets the engine write the outputs of this process from the inputs of all processes. Both may be lists of tensors.
   template <class Outputs, class Inputs, class Options>
   Work exchange(
       OpType type,
@@ -287,7 +287,7 @@ class Backend final : public c10d::Backend {
     return launch(type, std::move(staging), {outputs}, begin, ends);
   }
 
-  // gloo, too, reduces all and drops what other processes get, but not before somebody waits.
+  // Reduces everything and drops the parts of other processes. gloo does the same, but only once a caller waits.
   Work reduce_and_split(
       OpType type, const Tensors& outputs, const Tensors& inputs, const c10d::ReduceScatterOptions& options) {
     TORCH_CHECK_VALUE(
@@ -321,10 +321,11 @@ class Backend final : public c10d::Backend {
     return launch(type, std::move(staging), {outputs}, begin);
   }
 
-  // Has the engine begin a collective, and returns it as work on device tensors.
+  // Lets the engine start a collective, and returns it as work on device tensors.
   template <typename Begin>
   Work launch(OpType type, Staging staging, TensorLists outputs, const Begin& begin, Ends ends = Ends::ByFuture) {
-    // Nothing may fail between the engine's begin and the work that keeps its buffers.
+    // The stream and the work are made first: nothing may fail between the engine's start and the work that keeps its
+    // buffers.
     const c10::Stream stream = stream_of(staging.device());
     auto work = c10::make_intrusive<DeviceWork>(type, std::move(staging), std::move(outputs), stream, ends);
     work->start(begin());
@@ -333,7 +334,7 @@ class Backend final : public c10d::Backend {
     return work;
   }
 
-  // The stream that collectives of a device end on.
+  // The stream on which collectives of a device end.
   c10::Stream stream_of(c10::Device device) {
     const std::lock_guard<std::mutex> lock(mutex_);
     auto found = streams_.find(device.index());
@@ -351,7 +352,7 @@ class Backend final : public c10d::Backend {
   std::optional<std::vector<Work>> coalesced_;
 };
 
-// Collectives of sparse tensors go to the device's backend, as those of dense ones do. Without these kernels the CPU
+// Collectives of sparse tensors go to the device's backend, like those of dense tensors. Without these kernels the CPU
 // fallback would reduce copies, and drop them.
 void as_dense(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);

@@ -5,7 +5,7 @@
 
 namespace torch_opencl {
 
-// Gives a group that has a backend for the CPU another one for this device, which has that one carry out collectives.
+// Adds a backend for this device to a group with a CPU backend. The new one runs its collectives in the CPU backend.
 void add_device_backend(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
 } // namespace torch_opencl

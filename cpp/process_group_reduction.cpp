@@ -36,15 +36,15 @@ Reduction::Reduction(const ReduceOp& op, at::ScalarType dtype) : op_(op) {
     factor_ = *factor;
     op_ = ReduceOp::SUM;
   }
-  // Engines would fail after the exchange, in words about casts.
+  // Checked here: engines would fail after the exchange, with a message about casts.
   TORCH_CHECK_TYPE(
       !c10::isIntegralType(dtype, /*includeBool=*/true) || (op_.op_ != ReduceOp::AVG && !factor_.has_value()),
       "torch.distributed: opencl tensors of ", dtype, " cannot be reduced by AVG or PREMUL_SUM. Reduce them by SUM.");
-  // Engines add bytes, and a bool of 2 is none.
+  // Engines would add bytes, and 2 is not a valid bool.
   if (dtype == at::kBool && op_.op_ == ReduceOp::SUM) op_ = ReduceOp::BOR;
 }
 
-// True where the bits of signed integers' results are those of unsigned ones.
+// True if signed and unsigned integers give the same bits as result.
 bool Reduction::wraps() const {
   switch (op_.op_) {
     case ReduceOp::SUM:

@@ -1,4 +1,4 @@
-// Reductions of torch.distributed as engines for the CPU know them.
+// Reductions of torch.distributed, in a form that CPU engines support.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,16 +14,16 @@ class Reduction {
  public:
   Reduction(const c10d::ReduceOp& op, at::ScalarType dtype);
 
-  // The reduction that the engine is asked for.
+  // The reduction to pass to the engine.
   const c10d::ReduceOp& op() const {
     return op_;
   }
 
-  // The same memory, in a dtype that has the same bits as result.
+  // Views the tensor in a dtype that gives a result with the same bits.
   at::Tensor viewed(const at::Tensor& tensor) const;
-  // True where the engine can reduce the tensor as it is.
+  // True if the engine can reduce the tensor directly.
   bool takes(const at::Tensor& tensor) const;
-  // A tensor of its own, whose elements the engine can reduce.
+  // Returns a copy that the engine can reduce.
   at::Tensor prepare(const at::Tensor& tensor) const;
 
  private:

@@ -8,13 +8,13 @@
 namespace torch_opencl::distributed {
 namespace {
 
-// Of a tensor with a dimension 0 of its own length.
+// Views a tensor as bytes and keeps the length of dimension 0.
 at::Tensor as_bytes(const at::Tensor& host) {
   TORCH_CHECK_VALUE(host.is_contiguous(), "torch.distributed: tensors of ", host.scalar_type(), " must be contiguous");
   const int64_t rows = host.dim() == 0 ? 1 : host.size(0);
   const int64_t elements = rows == 0 ? 1 : host.numel() / rows;
   const int64_t bytes = elements * static_cast<int64_t>(host.element_size());
-  // The view keeps the memory, not this tensor.
+  // The HostView keeps the memory alive, not this tensor.
   return at::from_blob(host.data_ptr(), {rows, bytes}, at::TensorOptions(at::kCPU).dtype(at::kByte));
 }
 
@@ -42,7 +42,7 @@ at::Tensor Staging::values(const at::Tensor& tensor, Access access) {
   TORCH_CHECK(
       tensor.is_privateuseone() && tensor.layout() == at::kStrided,
       "torch.distributed: expected dense opencl tensors, ", "but one is ", tensor.layout(), " on ", tensor.device());
-  // Engines take the elements as they lie in memory.
+  // Engines read the elements in memory order.
   TORCH_CHECK_VALUE(tensor.is_non_overlapping_and_dense(), "torch.distributed: tensors must be contiguous");
   device_ = tensor.device();
   views_.push_back(std::make_unique<HostView>(tensor, access == Access::Write));
@@ -113,7 +113,7 @@ void Staging::finish() {
   };
   for (const auto& view : views_) record(view->device());
   for (const at::Tensor& tensor : kept_) record(tensor);
-  // Unmaps: what follows are kernels, which must not run on memory that is mapped.
+  // Unmaps, because the following functions run kernels, which must not use mapped memory.
   views_.clear();
   for (const auto& function : after_) function();
 }

@@ -1,4 +1,4 @@
-// Device tensors as an engine of torch.distributed that knows only the CPU reads and writes them.
+// Gives a torch.distributed engine that supports only the CPU access to device tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,18 +16,18 @@ using TensorLists = std::vector<Tensors>;
 
 enum class Access { Read, Write };
 
-// The tensors of one collective: mapped where host and device share memory, else copied.
+// The tensors of one collective: mapped if host and device share memory, else copied.
 class Staging {
  public:
   Staging() = default;
   Staging(Staging&&) = default;
   Staging& operator=(Staging&&) = default;
 
-  // The tensor on the CPU, behind all work of the current stream, which is waited for. For reductions.
+  // The tensor on the CPU, for reductions. Waits for all work of the current stream first.
   at::Tensor values(const at::Tensor& tensor, Access access);
   Tensors values(const Tensors& tensors, Access access);
-  // The same for what is only moved: as bytes, where engines do not know the dtype. Dimension 0 stays. A tensor that is
-  // not contiguous is moved through a copy.
+  // As `values`, for tensors that are only moved: as bytes if engines do not know the dtype. Dimension 0 stays. A
+  // tensor that is not contiguous is moved through a copy.
   at::Tensor moved(const at::Tensor& tensor, Access access);
   Tensors moved(const Tensors& tensors, Access access);
   TensorLists moved(const TensorLists& lists, Access access);
@@ -35,21 +35,21 @@ class Staging {
   // Copies of sparse tensors on the CPU. When the engine has written them, the tensors become equal to their copies.
   Tensors copied(const Tensors& tensors);
 
-  // Has a function called when what the engine has written is on the device.
+  // Adds a function to call when the engine's results are on the device.
   void then(std::function<void()> function) {
     after_.push_back(std::move(function));
   }
-  // Keeps memory from being reused before the stream that finishes the collective has come to its end.
+  // Prevents reuse of memory before the stream that finishes the collective has completed.
   void keep(const at::Tensor& tensor) {
     kept_.push_back(tensor);
   }
 
-  // That of the tensors.
+  // The device of the tensors.
   c10::Device device() const;
 
-  // Called once the engine is done: brings what it has written to the device, behind work of the current stream.
+  // Called once the engine is done: brings its results to the device, after work of the current stream.
   void finish();
-  // Gives the memory back. Nothing of the engine uses it any more.
+  // Releases the memory. The engine must no longer use it.
   void close();
 
  private:
@@ -59,7 +59,7 @@ class Staging {
   Tensors kept_;
 };
 
-// Returns true if engines compute with elements of a dtype.
+// Returns true if engines can compute in a dtype.
 bool engines_know(at::ScalarType dtype);
 
 } // namespace torch_opencl::distributed

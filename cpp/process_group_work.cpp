@@ -7,7 +7,7 @@
 namespace torch_opencl::distributed {
 namespace {
 
-// A list, or a list of lists, as the futures of PyTorch's own engines have them.
+// The type of the outputs as in the futures of PyTorch's own engines: a list, or a list of lists.
 c10::TypePtr type_of(const TensorLists& outputs) {
   const c10::TypePtr list = c10::ListType::create(c10::TensorType::get());
   return outputs.size() > 1 ? c10::ListType::create(list) : list;
@@ -42,7 +42,7 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout) {
 }
 
 bool DeviceWork::wait_for_engine(std::chrono::milliseconds timeout) {
-  // One at a time asks the engine; others wait for that one, as long as they would for the engine.
+  // One thread at a time waits for the engine. Others wait for that thread, with the same timeout.
   std::unique_lock<std::timed_mutex> lock(waiting_, std::defer_lock);
   if (timeout == kNoTimeout) {
     lock.lock();
@@ -63,19 +63,19 @@ bool DeviceWork::wait_for_engine(std::chrono::milliseconds timeout) {
 void DeviceWork::complete(std::exception_ptr failure) {
   {
     const c10::StreamGuard guard(stream_);
-    // The engine's thread has not the caller's modes, and writes parameters and inference tensors in place. Below
-    // ADInplaceOrView neither is refused; versions stay, as they do where the engine itself writes.
+    // The engine's thread lacks the caller's modes, and writes parameters and inference tensors in place. Below
+    // ADInplaceOrView both are allowed. Versions stay, as they do when the engine itself writes.
     const at::AutoDispatchBelowADInplaceOrView below;
     try {
       if (failure == nullptr) {
         staging_.finish();
         staging_.close();
       }
-      // An engine that has failed may still have the buffers, until it goes: the destructor.
+      // A failed engine may still use the buffers until it is destroyed: the destructor closes them.
     } catch (...) {
       failure = std::current_exception();
     }
-    // Records an event of the stream, and calls what waits for the future.
+    // Records an event of the stream, and runs the future's callbacks.
     failure == nullptr ? future_->markCompleted(value()) : future_->setError(failure);
   }
   finish(failure);

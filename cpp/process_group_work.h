@@ -1,4 +1,4 @@
-// Collectives of device tensors that an engine on the CPU carries out.
+// Collectives of device tensors that run in a CPU engine.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -9,21 +9,21 @@
 
 namespace torch_opencl::distributed {
 
-// How an engine tells that it is done.
+// How an engine signals completion.
 enum class Ends {
-  ByFuture, // it completes a future, in a thread of its own
-  ByWait,   // only who waits is told
+  ByFuture, // it completes a future, in its own thread
+  ByWait,   // only to a caller that waits
 };
 
-// A collective under way. The engine's threads finish it on a stream of its own; who waits for it, or for its future,
-// has the current stream wait for that one.
+// A running collective. The engine's threads finish it on a separate stream. Waiting for it, or for its future, makes
+// the current stream wait for that stream.
 class DeviceWork final : public c10d::Work {
  public:
   DeviceWork(c10d::OpType type, Staging staging, TensorLists outputs, c10::Stream stream, Ends ends);
   // Destroys the engine's work before the staging buffers: an engine that has not finished may still use them.
   ~DeviceWork() override;
 
-  // Takes the engine's work. Called once.
+  // Takes over the engine's work. Called once.
   void start(c10::intrusive_ptr<c10d::Work> engine);
 
   bool wait(std::chrono::milliseconds timeout) override;
@@ -48,7 +48,7 @@ class DeviceWork final : public c10d::Work {
   std::timed_mutex waiting_;
 };
 
-// Several collectives, which are waited for together.
+// Several collectives with a common wait.
 class CoalescedWork final : public c10d::Work {
  public:
   explicit CoalescedWork(std::vector<c10::intrusive_ptr<c10d::Work>> parts);
@@ -56,7 +56,7 @@ class CoalescedWork final : public c10d::Work {
   bool isCompleted() override;
   bool isSuccess() const override;
   std::exception_ptr exception() const override;
-  // With a time-out for each.
+  // `timeout` applies to each part.
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override;
 

@@ -1,4 +1,4 @@
-// torch.profiler's interface to a device without a tracer of its own: marks in its stream, and the time between two.
+// torch.profiler's interface to a device without its own tracer: marks in its stream, and the time between two marks.
 
 #include <c10/util/ApproximateClock.h>
 #include <torch/csrc/profiler/stubs/base.h>
@@ -32,7 +32,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
     });
   }
 
-  // OpenCL has no tool that ranges could be shown in.
+  // OpenCL has no tool that could show ranges.
   void mark(const char*) const override {}
   void rangePush(const char*) const override {}
   void rangePop() const override {}

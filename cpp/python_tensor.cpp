@@ -1,5 +1,4 @@
-// New tensors for Python, without parsing of arguments and without the dispatcher: wrappers of compiled graphs allocate
-// so.
+// New tensors for Python, without argument parsing and without the dispatcher, for wrappers of compiled graphs.
 
 #include <ATen/core/TensorBase.h>
 #include <dlfcn.h>
@@ -7,7 +6,7 @@
 #include "library.h"
 #include "native/memory.h"
 
-// Python's object, of which only the address is passed on.
+// PyObject. Only its address is used.
 struct _object;
 
 namespace torch_opencl {
@@ -15,8 +14,8 @@ namespace {
 
 using Wrap = _object* (*)(const at::TensorBase&);
 
-// THPVariable_Wrap of PyTorch's Python bindings. This library does not link against them, as it also serves programs
-// without Python; in Python they are loaded.
+// THPVariable_Wrap of PyTorch's Python bindings. This library does not link against them, because programs without
+// Python also use it. In Python they are already loaded.
 Wrap find_wrap() {
   void* bindings = dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
   if (bindings == nullptr) return nullptr;
@@ -25,8 +24,8 @@ Wrap find_wrap() {
 
 Wrap wrap = nullptr;
 
-// A new reference, or null for any failure: the caller asks the dispatcher then, which raises what it raises.
-// Python's lock is held.
+// Returns a new reference, or null for any failure: the caller then calls the dispatcher, which raises the error. The
+// caller holds Python's lock.
 _object* new_tensor(int device, int dtype, const int64_t* sizes, const int64_t* strides, size_t dims) noexcept {
   try {
     const c10::Device where(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device));

@@ -18,7 +18,7 @@ class Timer final : public c10d::Timer {
     events_.at(static_cast<size_t>(event)).record(guard.getStream(device_));
   }
 
-  // In nanoseconds; nothing where a step has had no backward.
+  // In nanoseconds; nullopt if a step had no backward.
   std::optional<int64_t> measureDifference(Event start, Event end) override {
     const c10::Event& first = events_.at(static_cast<size_t>(start));
     const c10::Event& last = events_.at(static_cast<size_t>(end));
@@ -26,7 +26,7 @@ class Timer final : public c10d::Timer {
     first.synchronize();
     last.synchronize();
     const auto nanoseconds = static_cast<int64_t>(first.elapsedTime(last) * 1e6);
-    // Of an earlier step's event nothing can be said.
+    // Negative if the end event is from an earlier step: the difference is unknown.
     if (nanoseconds < 0) return std::nullopt;
     return nanoseconds;
   }

@@ -1,7 +1,7 @@
 // How rows of native_functions.yaml become kernels of the dispatcher.
 //
-// `entry` registers one: a functor for each signature, which checks the tensors of a call, decides whether the kernel
-// or the CPU runs it (`route.h`), and calls the row's implementation by one of the forms below.
+// `entry` registers a kernel: a functor for each signature. It checks the tensors of a call, decides whether the kernel
+// or the CPU runs it (`route.h`), and calls the row's implementation through one of the forms below.
 #pragma once
 
 #include <torch/library.h>
@@ -26,14 +26,14 @@ class DispatchEntry;
 template <class Return, class... Args>
 class DispatchEntry<Return(Args...)> {
  public:
-  // A form around an implementation.
+  // An implementation, wrapped in a form.
   using Body = Return (*)(const OpInfo& op, Args&... args);
-  // `HostCall::attempt`, which only entries that use it instantiate.
+  // `HostCall::attempt`, instantiated only for entries that use it.
   using Attempt = std::optional<typename HostCall<Return(Args...)>::Result> (*)(
       const OpInfo& op, HostMemory& memory, Args&... args);
 
-  // ATen's CPU kernel makes results or writes to its first arguments. Outputs that may have to be resized are resized
-  // by the form `Out` before it asks for the CPU kernel.
+  // ATen's CPU kernel creates results or writes to its first arguments. The form `Out` resizes outputs before it tries
+  // the CPU kernel.
   using First = std::tuple_element_t<0, std::tuple<Args..., void>>;
   static constexpr bool kIsInplace =
       std::is_void_v<Return> || (std::is_reference_v<Return> && std::is_same_v<First, Return>);
@@ -88,10 +88,10 @@ class DispatchEntry<Return(Args...)> {
   Attempt attempt_;
 };
 
-// How an implementation serves an op.
+// Forms: how an implementation becomes an op's kernel.
 namespace form {
 
-// A structured kernel that makes its outputs.
+// A structured kernel that creates its outputs.
 template <class Kernel, int kOutputs>
 struct Functional {
   template <class Return, class... Args>
@@ -120,7 +120,7 @@ struct Inplace {
   }
 };
 
-// Calls `function(inputs, outputs)` with the arguments as two tuples of references, the last `kOutputs` apart.
+// Calls `function(inputs, outputs)` with two tuples of references. The last `kOutputs` arguments are the outputs.
 template <int kOutputs, class Function, class... Args>
 decltype(auto) split(Function&& function, Args&... args) {
   constexpr size_t kInputs = sizeof...(Args) - kOutputs;
@@ -130,7 +130,7 @@ decltype(auto) split(Function&& function, Args&... args) {
   }(std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
 }
 
-// What an op with `out` arguments returns: references to them.
+// The return value of an op with `out` arguments: references to them.
 template <class Return, class... Outputs>
 Return returned(const std::tuple<Outputs&...>& outputs) {
   if constexpr (sizeof...(Outputs) == 1) {
@@ -178,7 +178,7 @@ struct Function {
   }
 };
 
-// An op whose `out` variant is `Implementation`, which gets the outputs that `Allocate` makes.
+// An op whose `out` variant is `Implementation`. It writes to the outputs that `Allocate` creates.
 template <class Implementation, class Allocate>
 struct Allocating {
   template <class Return, class... Args>
@@ -193,7 +193,7 @@ struct Allocating {
   }
 };
 
-// An op with `out` arguments, to which the results of `Implementation` are copied.
+// An op with `out` arguments: copies the results of `Implementation` to them.
 template <class Implementation, int kOutputs>
 struct Copied {
   template <class Return, class... Args>
@@ -240,5 +240,5 @@ void entry(torch::Library& library, const char* name, const OpRow& row) {
 
 } // namespace torch_opencl
 
-// A function, which may be overloaded, as a type.
+// Turns a function, which may be overloaded, into a type.
 #define TORCH_OPENCL_CALLABLE(FUNCTION) decltype([](auto&&... args) -> decltype(auto) { return FUNCTION(args...); })

@@ -15,10 +15,10 @@ namespace {
 
 using Use = TensorArg::Use;
 
-// Elements of a tensor from which a call takes longer than waiting for a queue (some 50 us, PoCL, 2 cores).
+// From this many elements of a tensor, a call takes longer than waiting for a queue (some 50 us, PoCL, 2 cores).
 constexpr int64_t kMinLarge = int64_t{1} << 16;
 
-// Dtypes that a kernel which promotes can load: bool, and the usual integers, floats and complex numbers.
+// Dtypes that kernels with type promotion can load: bool, and the usual integers, floats and complex numbers.
 constexpr DtypeSet kLoadable = 0x8eff;
 
 bool takes_cpu(const OpInfo& op, const at::Tensor& tensor) {
@@ -32,29 +32,29 @@ bool takes_cpu(const OpInfo& op, const at::Tensor& tensor) {
   return is_double && checked([&] { return !bridge::computes_in_fp64(tensor.get_device()); });
 }
 
-// Makes the checks, and returns true if the kernel takes all dtypes.
+// Checks the arguments, and returns true if the kernel supports all dtypes.
 bool check(const OpInfo& op, const TensorArgs& args) {
   DeviceCheck devices(op.name);
   bool supported = true;
   for (const auto [tensor, use] : args.tensors()) {
     if (use == Use::Index) {
-      // Indices, of any dtype that ATen accepts, may come from the host: it moves them.
+      // Indices may be on the host, in any dtype that ATen accepts: it moves them.
       if (tensor->is_privateuseone()) devices.add(tensor->device());
       continue;
     }
     const bool is_output = use == Use::Output;
-    // An output is not a number from the host, however small.
+    // Unlike an input, a 0-dim output must not be on the host.
     if (is_output && !op.crosses_devices) devices.add(tensor->device());
     if (is_output || (use == Use::Listed && op.is_inplace)) materialize(*tensor);
     if (!tensor->defined()) continue;
-    // A 0-dim tensor may come from the host, as everywhere in PyTorch.
+    // A 0-dim tensor may be on the host, as everywhere in PyTorch.
     const bool is_number = !tensor->is_privateuseone() && tensor->dim() == 0;
     if (!op.crosses_devices && !is_number) devices.add(tensor->device());
     supported = supported && op.dtypes.contains(tensor->scalar_type());
-    // In-place ops have rules of their own.
+    // In-place ops have their own rules.
     if (is_output && !op.is_inplace && tensor->layout() == at::kStrided) at::assert_no_internal_overlap(*tensor);
   }
-  // A generator of this device brings calls here whose tensors are all on the host.
+  // Calls whose tensors are all on the host arrive here if they have a generator of this device.
   if (args.generator().has_value() && devices.device().has_value()) {
     const c10::DeviceType expected = devices.device()->type();
     TORCH_CHECK(
@@ -65,14 +65,14 @@ bool check(const OpInfo& op, const TensorArgs& args) {
   return supported;
 }
 
-// Returns true if the kernel takes the dtype that PyTorch promotes the inputs to, and those of the outputs. An in-place
-// op promotes what it writes to, too.
+// Returns true if the kernel supports the dtype that PyTorch promotes the inputs to, and the outputs' dtypes. An
+// in-place op also promotes the tensor that it writes to.
 bool takes_promoted(const OpInfo& op, const TensorArgs& args) {
   at::native::ResultTypeState state;
   for (const auto [tensor, use] : args.tensors()) {
     if (use == Use::Input || (use == Use::Output && op.is_inplace)) {
       if (!tensor->defined()) continue;
-      // PyTorch raises for the promotion of some dtypes that are not loadable.
+      // PyTorch raises when it promotes some dtypes that are not loadable.
       if (!kLoadable.contains(tensor->scalar_type())) return false;
       state = at::native::update_result_type_state(*tensor, state);
     }

@@ -1,7 +1,7 @@
-// Decides which tensors may take over each other's TensorImpl, as `param.data = moved` does, and with it `Module.to`.
+// Decides which tensors may take over each other's TensorImpl, as in `param.data = moved` and so in `Module.to`.
 //
-// ATen's own answer knows a fixed list of backends, and PrivateUse1 is not one of them: `Module.to` would make new
-// parameters, of which optimizers made before the move, and modules that share a weight, know nothing.
+// ATen has a fixed list of backends without PrivateUse1: `Module.to` would create new parameters, unknown to optimizers
+// created before the move and to modules that share a weight.
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
@@ -15,7 +15,7 @@ bool is_dense(c10::DispatchKeySet keys) {
   return keys.has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) && keys.has_any(backends);
 }
 
-// Of tensors of other layouts, sparse ones say, ATen decides.
+// ATen decides for tensors of other layouts, for example sparse ones.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   if (is_dense(self.key_set()) && is_dense(from.key_set())) return true;
   return self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());

@@ -10,7 +10,7 @@ namespace torch_opencl {
 namespace {
 
 at::Tensor create_output(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
-  // An operand may be a 0-dim tensor on the host; results are on the device.
+  // An operand may be a 0-dim tensor on the host, but results are on the device.
   TORCH_CHECK(
       options.device().is_privateuseone(),
       "Expected all tensors to be on the same device, but found at least two devices, ", c10::DeviceType::PrivateUse1,

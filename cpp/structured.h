@@ -1,5 +1,5 @@
-// ATen's structured kernels for this device: PyTorch's own `meta` checks shapes, promotes dtypes and decides the
-// outputs; `Outputs` makes them, or checks those that are given.
+// ATen's structured kernels for this device: PyTorch's own `meta` checks shapes, promotes dtypes and determines the
+// outputs; `Outputs` creates them, or checks the given ones.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -26,20 +26,20 @@ class Outputs {
   explicit Outputs(size_t count, Source source = Source::New) : source_(source), tensors_(count) {}
   Outputs(Source source, std::initializer_list<at::Tensor> given) : source_(source), tensors_(given) {}
 
-  // Makes output `i`, or resizes or checks the given one. Empty strides mean contiguous. `exact`: the kernel insists on
-  // the strides.
+  // Creates output `i`, or resizes or checks the given one. Empty strides mean contiguous. `exact`: the kernel needs
+  // these strides.
   void set(int64_t i, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options, bool exact);
 
-  // The tensor that the kernel writes to: where the given one has other strides than the kernel insists on, a proxy.
+  // The tensor that the kernel writes to: a proxy if the given output lacks the strides that the kernel needs.
   const at::Tensor& get(int64_t i) const {
     return proxy(i).defined() ? proxy(i) : tensors_[static_cast<size_t>(i)];
   }
 
-  // Returns true if the op writes to contiguous outputs only. Some of the CPU's functions, such as softmax, take that
-  // for granted, and would write elsewhere, even beyond the memory of an expanded output.
+  // Returns true if the op writes to contiguous outputs only. Some CPU functions, such as softmax, rely on that: they
+  // would write elsewhere, even beyond the memory of an expanded output.
   bool are_contiguous() const;
 
-  // Copies proxies to the outputs they stand for.
+  // Copies proxies to their outputs.
   void finish() const;
 
   at::Tensor take(size_t i) {

@@ -1,4 +1,4 @@
-// ATen values as the bridge takes them.
+// Converts ATen values for the bridge.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,26 +8,26 @@
 
 namespace torch_opencl {
 
-// Raises for a tensor whose storage was freed: a null address means something else to the bridge.
+// Raises for a tensor whose storage was freed: a null address has another meaning in the bridge.
 inline void check_memory(const at::TensorBase& tensor) {
   TORCH_CHECK(
       tensor.storage().data() != nullptr, "The tensor of shape ", tensor.sizes(), " and dtype ", tensor.scalar_type(),
       " on ", tensor.device(), " has no memory: its storage was freed or resized to 0 bytes");
 }
 
-// The address of a tensor's first element; 0 where it has none.
+// The address of a tensor's first element; 0 for an empty tensor.
 inline size_t address_of(const at::TensorBase& tensor) {
   if (tensor.numel() == 0) return 0;
   check_memory(tensor);
   return reinterpret_cast<size_t>(tensor.const_data_ptr());
 }
 
-// Gives a tensor that is written to memory of its own, where it shares that of another until then (copy-on-write).
+// Gives a tensor its own memory before it is written to, if it still shares another's memory (copy-on-write).
 inline void materialize(const at::TensorBase& tensor) {
   if (tensor.defined() && tensor.has_storage()) tensor.storage().mutable_data();
 }
 
-// Raises for a dtype that no kernel takes.
+// Raises for a dtype that no kernel supports.
 [[noreturn]] void refuse_dtype(at::ScalarType dtype);
 
 inline bridge::DType arg(at::ScalarType dtype) {
@@ -56,7 +56,7 @@ inline rust::Slice<const int64_t> arg(at::IntArrayRef list) {
 }
 
 inline bridge::Scalar arg(double value) {
-  // A value that no long holds is never used as one; zero keeps the conversion defined.
+  // A value that does not fit a long is never used as one. Zero avoids an undefined conversion.
   const bool fits = value > -9.2e18 && value < 9.2e18;
   return {value, 0.0, fits ? static_cast<int64_t>(value) : 0};
 }
@@ -77,7 +77,7 @@ inline bridge::Scalar arg(const at::Scalar& value) {
   if (value.isFloatingPoint()) return arg(value.toDouble());
   if (value.isBoolean()) return arg(value.toBool());
   if (value.type() == at::kUInt64) {
-    // From 2^63 on: kernels for uint64 take the bits of `integer`.
+    // From 2^63 on. Kernels for uint64 use the bits of `integer`.
     const uint64_t number = value.toUInt64();
     return {static_cast<double>(number), 0.0, static_cast<int64_t>(number)};
   }

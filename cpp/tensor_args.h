@@ -1,4 +1,4 @@
-// The tensors among the arguments of one call, collected once for all that is asked about them.
+// The tensors among the arguments of one call, collected once for all checks.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -15,10 +15,10 @@ namespace torch_opencl {
 struct TensorArg {
   enum class Use : uint8_t {
     Input,
-    Output,      // a `Tensor&`, which the op writes to
-    Listed,      // of a `Tensor[]`, which an in-place op may write to
-    ListedInput, // of a list of inputs that may have different dtypes
-    Index,       // of a list of optional indices
+    Output,      // a `Tensor&`: the op writes to it
+    Listed,      // from a `Tensor[]`: an in-place op may write to it
+    ListedInput, // from a list of inputs that may have different dtypes
+    Index,       // from a list of optional indices
   };
 
   const at::Tensor* tensor;
@@ -33,7 +33,7 @@ class TensorArgs {
     (add(args), ...);
   }
 
-  // In the order of the arguments; undefined tensors included.
+  // In the order of the arguments, including undefined tensors.
   const c10::SmallVector<TensorArg, 6>& tensors() const {
     return tensors_;
   }

@@ -1,4 +1,4 @@
-// Warnings of the Rust core as those of PyTorch.
+// Issues warnings of the Rust core as PyTorch warnings.
 #pragma once
 
 #include "rust/cxx.h"
