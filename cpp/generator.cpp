@@ -87,7 +87,7 @@ const at::Generator& default_generator(c10::DeviceIndex index) {
     auto* list = new std::vector<at::Generator>;
     for (int32_t i = 0; i < bridge::device_count(); i++) {
       list->push_back(at::make_generator<GeneratorImpl>(static_cast<c10::DeviceIndex>(i)));
-      // As on CPU and CUDA, every process starts with the same seed: unseeded programs are reproducible.
+      // Every process starts with the same seed, as on CPU and CUDA: unseeded programs are reproducible.
       list->back().set_current_seed(c10::default_rng_seed_val);
     }
     return list;

@@ -169,7 +169,7 @@ struct HostCall<Return(Args...)> {
     return memory.open() ? attempt(op, memory, args...) : std::nullopt;
   }
 
-  // As above, with memory that is already open.
+  // Calls the CPU kernel with memory that is already open.
   static std::optional<Result> attempt(const OpInfo& op, HostMemory& memory, Args&... args) {
     if (!op.has_cpu_kernel || op.refused.contains(memory.dtype())) return std::nullopt;
     if (!kIsResult<Return> && (memory.has_aliases() || !memory.are_lists_alike())) return std::nullopt;

@@ -26,8 +26,8 @@ class Staging {
   // The tensor on the CPU, for reductions. Waits for all work of the current stream first.
   at::Tensor values(const at::Tensor& tensor, Access access);
   Tensors values(const Tensors& tensors, Access access);
-  // As `values`, for tensors that are only moved: as bytes if engines do not know the dtype. Dimension 0 stays. A
-  // tensor that is not contiguous is moved through a copy.
+  // The tensor on the CPU, for collectives that only move it: as bytes if engines do not know the dtype. Dimension 0
+  // stays. A tensor that is not contiguous is moved through a copy.
   at::Tensor moved(const at::Tensor& tensor, Access access);
   Tensors moved(const Tensors& tensors, Access access);
   TensorLists moved(const TensorLists& lists, Access access);

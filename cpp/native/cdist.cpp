@@ -175,7 +175,7 @@ at::Tensor pdist_backward(const at::Tensor& grad, const at::Tensor& self, double
 namespace torch_opencl::native {
 namespace {
 
-// As in PyTorch, distances of many points are computed by a matmul, and distances of few points one by one.
+// PyTorch's rule: a matmul computes the distances of many points; those of few points are computed directly.
 at::Tensor cdist(const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> compute_mode) {
   const int64_t mode = compute_mode.value_or(0);
   const bool has_points = x1.dim() >= 2 && x2.dim() >= 2 && x1.size(-1) == x2.size(-1) && x1.numel() > 0 &&

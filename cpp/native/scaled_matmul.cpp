@@ -63,7 +63,7 @@ struct ScaledMatmul {
     return bias.has_value() ? sums.add_(bias->reshape({-1})) : sums;
   }
 
-  // As above, with a scale for each block along k of each row, or of each 128 rows, of a; likewise for b.
+  // Each block along k of each row of `a`, or of each 128 rows, has a scale; the same holds for `b`.
   at::Tensor by_blocks(const std::optional<at::Tensor>& bias, Scaling recipe_a, Scaling recipe_b) const {
     at::Tensor sums = at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
     multiply(sums, widened(a, scale_a, recipe_a), widened(b.t(), scale_b, recipe_b).t(), {}, 0, 1);

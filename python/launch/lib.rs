@@ -20,7 +20,7 @@ const INTERRUPTED: c_int = 3;
 /// Bytes of an error's message.
 const MESSAGE: usize = 4096;
 
-/// As in rust/ops/generated/mod.rs.
+/// The type of the function in rust/ops/generated/mod.rs.
 type Launch =
     unsafe extern "C" fn(i64, usize, usize, c_int, *const usize, usize, *const u64, usize, *mut u8, usize) -> c_int;
 

@@ -2,7 +2,7 @@
 //!
 //! Python runs signal handlers in its main thread, between two bytecode instructions: never while that thread waits in
 //! this library. So such a wait is interrupted every [`SLICE`] to let Python run them, which takes the interpreter's
-//! lock. Another thread may hold that lock and need one of ours, so such a wait must not be made with a lock held.
+//! lock. Another thread may hold that lock and need a lock of this library: code must not wait with a lock held.
 //! [`Deferred`] is for callers that hold a lock, and for callers that drop errors.
 
 use std::cell::Cell;

@@ -40,7 +40,7 @@ const KINDS: [(&str, Kind); 9] = [
 ];
 
 /// Families whose small calls the host may compute if the device is a CPU (`cpp/host_call.h`): one CPU kernel replaces
-/// one of ours. Pointwise families have stubs for that (`cpp/host_iteration.h`).
+/// one OpenCL kernel. Pointwise families have stubs for that (`cpp/host_iteration.h`).
 const SMALL_ON_HOST: [&str; 13] = [
     "copy",
     "foreach",

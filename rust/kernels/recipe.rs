@@ -31,7 +31,7 @@ impl Recipe {
     /// is built, each with the functions that it calls: up to a second for a kernel, and ten for a family, for which a
     /// launch waits. Specialised programs are excluded, as no launch waits for them. On drivers that compile a kernel
     /// when it is first launched, reading the source of the others costs less than another program; and in some kernels
-    /// of ours that are alone in a program, functions with one call are inlined until PoCL 3.1's LLVM crashes. Bundles
+    /// that are alone in a program, functions with one call are inlined until PoCL 3.1's LLVM crashes. Bundles
     /// have whole programs.
     pub fn is_by_kernel(&self) -> bool {
         let is_on_gpu = self.device.class == DeviceClass::Gpu && !self.device.info.compiles_at_launch();

@@ -58,14 +58,14 @@ def _welford_step(a: list[str], b: list[str], kind: str) -> list[str]:
 
 
 def _welford_vectors(a: list[str], b: list[str], kind: str) -> list[str]:
-    # As _welford, if each of the two has folded equally many values in all lanes.
+    # Combines two states like _welford, if each has folded equally many values in all lanes.
     weight, one = a[2], kind.rstrip("0123456789")
     shares = f"const {one} own = {weight}.s0, other = {b[2]}.s0, share = other == 0 ? ({one})0 : other / (own + other);"
     return ["{ " + shares, *_combined(a, b, kind, "share", "own * share"), "}"]
 
 
 def _welford_halves(a: list[str], b: list[str], kind: str) -> list[str]:
-    # As _welford, if both have folded equally many values.
+    # Combines two states like _welford, if both have folded equally many values.
     half = f"({kind.rstrip('0123456789')})0.5f"
     return ["{", *_combined(a, b, kind, half, f"{a[2]} * {half}"), "}"]
 
