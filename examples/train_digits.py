@@ -1,6 +1,7 @@
 """Trains a small convolutional network on scikit-learn's handwritten digits, on an OpenCL device.
 
-Compiles the kernels first; later runs load them. Then trains the same network on the CPU, and compares the times.
+Compiles the kernels first; later runs load them. Then trains the same network on the CPU, in a separate process with
+PyTorch's defaults, and compares the times.
 Exits with 1 if the test accuracy is below 97 %, or if an operator of the training lacks an OpenCL kernel and ran on the
 CPU instead.
 
@@ -12,11 +13,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 # PyTorch's idle CPU threads spin by default, and take the processor from an OpenCL driver that runs on it.
-# Must be set before torch is imported.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Must be set before torch is imported. The process that trains on the CPU keeps the default, which is faster there.
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
 from sklearn.datasets import load_digits
@@ -156,6 +160,13 @@ def train(device: torch.device, digits: Digits, epochs: int, batch_size: int) ->
     return Result(accuracy(model, digits), losses, seconds)
 
 
+def train_on_cpu(epochs: int, batch_size: int) -> Result:
+    """Train on the CPU in a new process, whose threads wait as PyTorch's do by default."""
+    os.environ.pop("OMP_WAIT_POLICY", None)
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(train, torch.device("cpu"), Digits.load(), epochs, batch_size).result()
+
+
 def main() -> int:
     """Train on both devices and print the comparison.
 
@@ -174,7 +185,7 @@ def main() -> int:
     preparation = warm_up(options.device, digits, options.batch_size) if on_opencl else 0.0
     result = train(options.device, digits, options.epochs, options.batch_size)
     fallbacks = torch.opencl.fallbacks() if on_opencl else {}
-    cpu = train(torch.device("cpu"), digits, options.epochs, options.batch_size)
+    cpu = train_on_cpu(options.epochs, options.batch_size)
 
     print("\nepoch   loss   seconds   CPU: loss   seconds")
     for epoch, row in enumerate(zip(result.losses, result.seconds, cpu.losses, cpu.seconds, strict=True), 1):
