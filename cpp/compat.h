@@ -3,9 +3,7 @@
 #pragma once
 
 #include <ATen/TensorIterator.h>
-#include <ATen/div_rtn.h>
 #include <ATen/native/Padding.h>
-#include <ATen/native/im2col_shape_check.h>
 #include <torch/headeronly/version.h>
 #include <optional>
 
@@ -50,15 +48,6 @@ inline std::optional<at::ScalarType> maybe_common_dtype(const at::TensorIterator
   };
   const at::ScalarType dtype = Reader::of(iter);
   return dtype == at::ScalarType::Undefined ? std::nullopt : std::make_optional(dtype);
-#endif
-}
-
-// Number of windows that fit into a padded dimension.
-inline int64_t window_count(int64_t size, int64_t padding, int64_t dilation, int64_t kernel_size, int64_t stride) {
-#if TORCH_OPENCL_TORCH_AT_LEAST(13)
-  return at::native::sliding_window_count(size, padding, dilation, kernel_size, stride);
-#else
-  return div_rtn<int64_t>(size + 2 * padding - dilation * (kernel_size - 1) - 1, stride) + 1;
 #endif
 }
 

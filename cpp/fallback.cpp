@@ -57,7 +57,7 @@ void note(const c10::OperatorHandle& op, const std::string& name, bool on_cpu) {
   const char* lack = op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)
       ? "' has no OpenCL kernel for these dtypes"
       : "' has no OpenCL kernel";
-  TORCH_CHECK_NOT_IMPLEMENTED(on_cpu, "The operator '", name, lack, ", and the CPU has none for it either.");
+  TORCH_CHECK_NOT_IMPLEMENTED(on_cpu, "The operator '", name, lack, ", and no CPU kernel either.");
   TORCH_CHECK_NOT_IMPLEMENTED(
       policy() != Policy::Error, "The operator '", name, lack, ", and TORCH_OPENCL_FALLBACK=error forbids running it ",
       "on the CPU.");
@@ -92,7 +92,7 @@ class Nesting {
   explicit Nesting(const std::string& name) {
     TORCH_CHECK_NOT_IMPLEMENTED(
         depth_ < kMaxDepth, "The operator '", name,
-        "' has no OpenCL kernel for these dtypes, and running it on the CPU needs itself again.");
+        "' has no OpenCL kernel for these dtypes, and its CPU implementation calls the operator again.");
     depth_++;
   }
   Nesting(const Nesting&) = delete;

@@ -173,13 +173,6 @@ at::Tensor HostMemory::view(const at::Tensor& tensor) {
   return host;
 }
 
-void HostMemory::wait() const {
-  // Not reported by sync debug mode.
-  if (bridge::sync_debug_mode() != 0) return;
-  const auto device = static_cast<int32_t>(device_->index());
-  checked([&] { bridge::synchronize_stream(device, bridge::current_stream(device)); });
-}
-
 at::Tensor HostMemory::to_device(const at::Tensor& result) const {
   if (!result.defined()) return result;
   const at::Tensor packed = result.is_non_overlapping_and_dense() ? result : result.contiguous();

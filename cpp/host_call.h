@@ -95,19 +95,6 @@ class HostMemory {
     return has_one_dtype_;
   }
 
-  // Makes a call that runs only kernels, and waits for them, so that later small calls find an idle stream.
-  template <class Call>
-  auto waited(Call&& call) const -> decltype(call()) {
-    if constexpr (std::is_void_v<decltype(call())>) {
-      call();
-      wait();
-    } else {
-      decltype(call()) result = call();
-      wait();
-      return result;
-    }
-  }
-
  private:
   // Sizes of the last two inputs, which are the operands of a matmul.
   struct Operands {
@@ -118,7 +105,6 @@ class HostMemory {
   void add_lists(c10::ArrayRef<at::TensorList> lists);
   void add_indices(c10::ArrayRef<TensorArg> indices);
   void expect(c10::SymIntArrayRef sizes);
-  void wait() const;
   int64_t max_elements() const;
   bool has_little_work() const;
 

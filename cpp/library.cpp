@@ -12,6 +12,7 @@
 #include "library.h"
 #include "native/fused.h"
 #include "process_group.h"
+#include "python_functions.h"
 #include "tensor_arg.h"
 #include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/bridge/builds.rs.h"
@@ -234,7 +235,7 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("new_tensor_function() -> int", &new_tensor_function);
   // The value of c10::ScalarType for a dtype.
   m.def("dtype_code(ScalarType dtype) -> int", [](at::ScalarType dtype) { return static_cast<int64_t>(dtype); });
-  m.def("fused_text(str source, bool reports_faults) -> int", &native::fused_text);
+  m.def("fused_source(str source, bool reports_faults) -> int", &native::fused_source);
   m.def(
       "fused_matmul(int text, Tensor a, Tensor b, Tensor? bias, Scalar beta, Scalar alpha, Tensor[] buffers, "
       "int[] scalars) -> ()",
@@ -261,6 +262,7 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("native_buffer(Tensor tensor) -> int[]", &native_buffer);
   m.def("adopt_buffer(int device, int memory) -> Tensor", &adopt_buffer);
   m.def("add_device_backend(__torch__.torch.classes.c10d.ProcessGroup group) -> ()", &add_device_backend);
+  m.def("python_functions() -> str[]", &python_functions);
   m.def("launches() -> int", [] { return static_cast<int64_t>(bridge::launch_count()); });
 }
 

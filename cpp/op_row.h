@@ -21,7 +21,6 @@ enum class Cost : uint8_t {
 // How a small call runs on a device that is the CPU.
 enum class SmallCalls : uint8_t {
   Kernel, // as a large call does
-  Wait,   // the kernel runs, and the call waits for it, so that later small calls find an idle stream
   Cpu,    // ATen's CPU kernel runs on mapped memory
 };
 

@@ -73,7 +73,7 @@ class DispatchEntry<Return(Args...)> {
         }
       }
     }
-    return memory.waited([&]() -> Return { return body_(*op_, args...); });
+    return body_(*op_, args...);
   }
 
   template <c10::BoxedKernel::BoxedKernelFunction* kFunction>
@@ -87,6 +87,9 @@ class DispatchEntry<Return(Args...)> {
   Body body_;
   Attempt attempt_;
 };
+
+// The key of Python functions, which no tensor has: PyTorch reserves it for a second backend outside its sources.
+constexpr c10::DispatchKeySet kPythonKey(c10::DispatchKey::PrivateUse2);
 
 // Forms: how an implementation becomes an op's kernel.
 namespace form {
@@ -175,6 +178,14 @@ struct Function {
   template <class Return, class... Args>
   static Return call(const OpInfo&, Args&... args) {
     return Implementation()(convert(args)...);
+  }
+};
+
+// An op that a Python function composes: `python/torch_opencl/_composites.py` registers it for `kPythonKey`.
+struct Python {
+  template <class Return, class... Args>
+  static Return call(const OpInfo& op, Args&... args) {
+    return op.handle().template typed<Return(Args...)>().redispatch(kPythonKey, std::forward<Args>(args)...);
   }
 };
 

@@ -108,7 +108,7 @@ struct Convolution {
     TORCH_CHECK(
         static_cast<int64_t>(list.size()) == input.dim() - 2 &&
             std::all_of(list.begin(), list.end(), [&](int64_t value) { return value >= least; }),
-        "convolution: expected ", input.dim() - 2, " numbers of at least ", least, " for ", name, ", but got ", list);
+        "convolution: expected ", input.dim() - 2, " values of at least ", least, " for ", name, ", but got ", list);
   }
 
   void check_channels() const {
@@ -178,7 +178,7 @@ at::Tensor convolution(const Arguments<at::_ops::convolution_overrideable>& args
 }
 
 void fused_convolution(
-    int64_t text,
+    int64_t epilogue,
     const at::Tensor& input,
     const at::Tensor& weight,
     const std::optional<at::Tensor>& bias,
@@ -201,7 +201,7 @@ void fused_convolution(
   std::vector<int64_t> strides(contiguous.begin(), contiguous.end());
   if (format == at::MemoryFormat::ChannelsLast) strides = c10::get_channels_last_strides_2d(sizes);
   if (format == at::MemoryFormat::ChannelsLast3d) strides = c10::get_channels_last_strides_3d(sizes);
-  const FusedOperands fused(text, buffers, scalars);
+  const FusedOperands fused(epilogue, buffers, scalars);
   const at::Tensor image = call.formatted_input(format), kernel = repeated_in_batches_only(weight);
   checked([&] {
     bridge::fused_convolution(

@@ -4,6 +4,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Copy.h>
 #include <ATen/native/Resize.h>
@@ -11,6 +12,7 @@
 #include <ATen/ops/conj_physical.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/neg.h>
+#include <ATen/ops/stack.h>
 #include <torch/library.h>
 #include <array>
 #include <optional>
@@ -232,6 +234,14 @@ void tril_out::impl(const at::Tensor& self, int64_t diagonal, const at::Tensor& 
 
 void triu_out::impl(const at::Tensor& self, int64_t diagonal, const at::Tensor& result) {
   checked([&] { bridge::triangle(arg(result), arg(self), diagonal, /*upper=*/true); });
+}
+
+// Cross products of vectors of three elements along `dim`.
+void cross(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, int64_t dim) {
+  const std::vector<at::Tensor> x = a.unbind(dim), y = b.unbind(dim);
+  const auto component = [&](int64_t j, int64_t k) { return (x[j] * y[k]).sub_(x[k] * y[j]); };
+  at::Tensor out = result;
+  at::stack_out(out, {component(1, 2), component(2, 0), component(0, 1)}, dim);
 }
 
 } // namespace torch_opencl::native

@@ -66,7 +66,7 @@ at::Tensor for_each_index(const at::Tensor& grad, const at::Tensor& offset2bag) 
 // Returns true if a condition holds for int32 or int64 elements on the host. Several calls of ATen would take longer
 // than the bags of a small model.
 template <class Condition>
-bool holds_for(const at::Tensor& integers, const Condition& condition) {
+bool applies_to(const at::Tensor& integers, const Condition& condition) {
   const c10::MaybeOwned<at::Tensor> dense = integers.expect_contiguous();
   const auto count = static_cast<size_t>(dense->numel());
   if (dense->scalar_type() == at::kInt) {
@@ -76,15 +76,15 @@ bool holds_for(const at::Tensor& integers, const Condition& condition) {
 }
 
 // Returns true if all integers on the host are in [0, size). The CPU's functions do not check.
-bool are_within(const at::Tensor& integers, int64_t size) {
-  return holds_for(integers, [=](auto elements) {
+bool all_in_range(const at::Tensor& integers, int64_t size) {
+  return applies_to(integers, [=](auto elements) {
     return std::all_of(
         elements.begin(), elements.end(), [=](int64_t element) { return 0 <= element && element < size; });
   });
 }
 
 // For rows without elements, makes the checks that kernels make while they read rows.
-void check_indices_of_nothing(const at::Tensor& weight, const at::Tensor& indices) {
+void check_zero_width_indices(const at::Tensor& weight, const at::Tensor& indices) {
   if (weight.size(1) > 0 || indices.numel() == 0) return;
   const auto [least, greatest] = indices.aminmax();
   for (const at::Tensor& index : {least, greatest}) {
@@ -126,7 +126,7 @@ at::Tensor embedding_dense_backward(
   if (const auto views = memory.views<2>({grad_output, indices})) {
     const auto& [grads, index] = *views;
     const OneThread one_thread;
-    if (are_within(index, num_weights)) {
+    if (all_in_range(index, num_weights)) {
       return memory.to_device(at::embedding_dense_backward(grads, index, num_weights, padding_idx, scale_grad_by_freq));
     }
   }
@@ -169,12 +169,12 @@ void fill_bags(
 
 // Returns true if offsets begin at 0, do not decrease, and are at most the number of indices.
 bool are_offsets(const at::Tensor& offsets, int64_t count) {
-  return holds_for(offsets, [=](auto elements) {
+  return applies_to(offsets, [=](auto elements) {
     return elements.front() == 0 && elements.back() <= count && std::is_sorted(elements.begin(), elements.end());
   });
 }
 
-// `bags_of` for few elements and valid arguments: kernels report the errors of invalid ones.
+// `bag_of_index` for few elements and valid arguments: kernels report the errors of invalid ones.
 template <class Op>
 std::optional<Returns<Op>> bags_on_host(const Arguments<Op>& args) {
   const bool is_of_one_dtype = args.indices.scalar_type() == args.offsets.scalar_type();
@@ -186,7 +186,7 @@ std::optional<Returns<Op>> bags_on_host(const Arguments<Op>& args) {
   if (!views.has_value()) return std::nullopt;
   const auto& [weight, indices, offsets, scale] = *views;
   const OneThread one_thread;
-  if (!are_within(indices, weight.size(0)) || !are_offsets(offsets, indices.numel())) return std::nullopt;
+  if (!all_in_range(indices, weight.size(0)) || !are_offsets(offsets, indices.numel())) return std::nullopt;
   const auto weights = scale.defined() ? std::optional<at::Tensor>(scale) : std::nullopt;
   auto [output, offset2bag, bag_size, chosen] = at::_embedding_bag(
       weight, indices, offsets, /*scale_grad_by_freq=*/false, args.mode, /*sparse=*/false, weights,
@@ -208,7 +208,7 @@ std::optional<Returns<Op>> bags_on_host(const Arguments<Op>& args) {
 // Returns the bags, the bag of each index, the number of rows in each bag and, for the maximum, the row of each
 // element.
 template <class Op>
-Returns<Op> bags_of(const Arguments<Op>& args) {
+Returns<Op> bag_of_index(const Arguments<Op>& args) {
   const at::Tensor &weight = args.weight, &indices = args.indices, &offsets = args.offsets;
   check(args);
   if (auto bags = bags_on_host(args)) return *std::move(bags);
@@ -216,7 +216,7 @@ Returns<Op> bags_of(const Arguments<Op>& args) {
   const at::ScalarType dtype = is_wide ? at::kLong : at::kInt;
   const at::Tensor rows = weight.stride(1) == 1 || weight.size(1) == 1 ? weight : weight.contiguous();
   const at::Tensor picked = indices.to(dtype).contiguous(), scales = contiguous(args.per_sample_weights);
-  check_indices_of_nothing(weight, picked);
+  check_zero_width_indices(weight, picked);
   const int64_t bags = offsets.size(0) - (args.include_last_offset ? 1 : 0);
   const at::Tensor all_offsets = offsets.to(dtype).contiguous();
   const auto integers = picked.options();
@@ -238,11 +238,11 @@ Returns<Op> bags_of(const Arguments<Op>& args) {
 } // namespace
 
 Returns<at::_ops::_embedding_bag> embedding_bag(const Arguments<at::_ops::_embedding_bag>& args) {
-  return bags_of(args);
+  return bag_of_index(args);
 }
 Returns<at::_ops::_embedding_bag_forward_only> embedding_bag(
     const Arguments<at::_ops::_embedding_bag_forward_only>& args) {
-  return bags_of(args);
+  return bag_of_index(args);
 }
 
 namespace {
@@ -273,8 +273,8 @@ std::optional<at::Tensor> gradient_on_host(const Arguments<at::_ops::_embedding_
   if (!views.has_value()) return std::nullopt;
   const auto& [grad, indices, offset2bag, bag_size, chosen, scale] = *views;
   const OneThread one_thread;
-  if (!are_within(indices, args.num_weights) || !are_within(offset2bag, bags)) return std::nullopt;
-  if (is_max && !are_within(chosen, args.num_weights)) return std::nullopt;
+  if (!all_in_range(indices, args.num_weights) || !all_in_range(offset2bag, bags)) return std::nullopt;
+  if (is_max && !all_in_range(chosen, args.num_weights)) return std::nullopt;
   const auto weights = scale.defined() ? std::optional<at::Tensor>(scale) : std::nullopt;
   return memory.to_device(
       at::_embedding_bag_dense_backward(

@@ -114,7 +114,7 @@ bridge::RandomStream stream_of(const at::Tensor& rng_state, double dropout_p) {
 }
 
 void check_debug_mask(bool return_debug_mask) {
-  TORCH_CHECK(!return_debug_mask, "there is no debugging mask, as no matrix of attention weights is made");
+  TORCH_CHECK(!return_debug_mask, "return_debug_mask=True is not supported: the attention weights are never stored");
 }
 
 at::Tensor zero_dim(const at::Tensor& query) {

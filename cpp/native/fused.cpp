@@ -8,15 +8,16 @@
 
 namespace torch_opencl::native {
 
-FusedOperands::FusedOperands(int64_t text, const std::vector<at::Tensor>& buffers, const std::vector<int64_t>& scalars)
-    : text_(text), scalars_(scalars) {
-  TORCH_CHECK(!buffers.empty(), "OpenCL: a text behind a matmul or a convolution stores something");
+FusedOperands::FusedOperands(
+    int64_t epilogue, const std::vector<at::Tensor>& buffers, const std::vector<int64_t>& scalars)
+    : epilogue_(epilogue), scalars_(scalars) {
+  TORCH_CHECK(!buffers.empty(), "OpenCL: a fused epilogue must write to at least one buffer");
   for (const at::Tensor& buffer : buffers) addresses_.push_back(address_of(buffer));
 }
 
 bridge::FusedOperands FusedOperands::arg() const {
   return {
-      text_, rust::Slice<const size_t>(addresses_.data(), addresses_.size()),
+      epilogue_, rust::Slice<const size_t>(addresses_.data(), addresses_.size()),
       rust::Slice<const int64_t>(scalars_.data(), scalars_.size())};
 }
 
@@ -24,12 +25,12 @@ bridge::Tensor FusedOperands::result(at::ScalarType dtype, at::IntArrayRef sizes
   return {addresses_.front(), torch_opencl::arg(dtype), torch_opencl::arg(sizes), torch_opencl::arg(strides)};
 }
 
-int64_t fused_text(const std::string& source, bool reports_faults) {
-  return bridge::fused_text(rust::Str(source), reports_faults);
+int64_t fused_source(const std::string& source, bool reports_faults) {
+  return bridge::fused_source(rust::Str(source), reports_faults);
 }
 
 void fused_matmul(
-    int64_t text,
+    int64_t epilogue,
     const at::Tensor& a,
     const at::Tensor& b,
     const std::optional<at::Tensor>& bias,
@@ -44,7 +45,7 @@ void fused_matmul(
   sizes.back() = b.size(-1);
   for (size_t d = sizes.size() - 1; d > 0; d--) strides[d - 1] = strides[d] * sizes[d];
   if (c10::multiply_integers(sizes) == 0) return;
-  const FusedOperands fused(text, buffers, scalars);
+  const FusedOperands fused(epilogue, buffers, scalars);
   const at::Tensor first = repeated_in_batches_only(a), second = repeated_in_batches_only(b);
   const at::Tensor added = bias.has_value() ? bias->expand(sizes) : at::Tensor();
   bridge::FusedMatmul matmul{};

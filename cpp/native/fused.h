@@ -14,7 +14,7 @@ namespace torch_opencl::native {
 // The id of an epilogue, and the memory that it reads and writes while results are computed.
 class FusedOperands {
  public:
-  FusedOperands(int64_t text, const std::vector<at::Tensor>& buffers, const std::vector<int64_t>& scalars);
+  FusedOperands(int64_t epilogue, const std::vector<at::Tensor>& buffers, const std::vector<int64_t>& scalars);
 
   // It borrows from this object, and from the scalars.
   bridge::FusedOperands arg() const;
@@ -24,17 +24,17 @@ class FusedOperands {
   bridge::Tensor result(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) const;
 
  private:
-  int64_t text_;
+  int64_t epilogue_;
   std::vector<size_t> addresses_;
   const std::vector<int64_t>& scalars_;
 };
 
 // Returns the id of an epilogue.
-int64_t fused_text(const std::string& source, bool reports_faults);
+int64_t fused_source(const std::string& source, bool reports_faults);
 
 // The epilogue reads and writes `buffers` while alpha * a @ b + beta * bias, a matrix or a batch of them, is computed.
 void fused_matmul(
-    int64_t text,
+    int64_t epilogue,
     const at::Tensor& a,
     const at::Tensor& b,
     const std::optional<at::Tensor>& bias,
@@ -45,7 +45,7 @@ void fused_matmul(
 
 // Likewise for a convolution, whose output is channels-last or contiguous.
 void fused_convolution(
-    int64_t text,
+    int64_t epilogue,
     const at::Tensor& input,
     const at::Tensor& weight,
     const std::optional<at::Tensor>& bias,

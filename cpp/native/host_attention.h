@@ -1,5 +1,4 @@
-// Small attention calls on CPU devices: run ATen's fused operator for the CPU if it takes the arguments, else a
-// composition of matmuls.
+// Small attention calls on CPU devices: run ATen's fused operator for the CPU if it takes the arguments.
 #pragma once
 
 #include <optional>
@@ -15,12 +14,8 @@ at::Tensor attention_gradient_like(const at::Tensor& tensor);
 // compiled graphs rely on it.
 std::optional<Tensors2> attention_on_host(const FusedAttention& call);
 
-// `FusedAttention::backward`, likewise.
+// `FusedAttention::backward` without the gradient of the bias, likewise.
 std::optional<Tensors4> attention_backward_on_host(
-    const FusedAttention& call,
-    const at::Tensor& grad_out,
-    const at::Tensor& out,
-    const at::Tensor& logsumexp,
-    bool wants_bias);
+    const FusedAttention& call, const at::Tensor& grad_out, const at::Tensor& out, const at::Tensor& logsumexp);
 
 } // namespace torch_opencl::native

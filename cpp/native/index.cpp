@@ -68,7 +68,7 @@ bridge::IndexAxis axis(const at::Tensor& self, int64_t dim, const at::Tensor& in
 
 // `tensor` with the iteration's shape, with stride 0 along `dim`. An empty tensor becomes an expanded placeholder:
 // every index of it is out of range.
-at::Tensor stand_still(const at::Tensor& tensor, int64_t dim, at::IntArrayRef sizes) {
+at::Tensor expand_along_dim(const at::Tensor& tensor, int64_t dim, at::IntArrayRef sizes) {
   if (tensor.numel() == 0) return at::empty({}, tensor.options()).expand(sizes);
   at::DimVector strides(tensor.strides());
   strides[dim] = 0;
@@ -131,12 +131,12 @@ void gather_along(
   if (index.numel() == 0) return;
   const at::Tensor target = at_least_1d(result), source = at_least_1d(self),
                    where = at_least_1d(on_device_of(self, index));
-  get(target, stand_still(source, dim, where.sizes()), {axis(source, dim, where, /*wraps=*/false, bad)},
+  get(target, expand_along_dim(source, dim, where.sizes()), {axis(source, dim, where, /*wraps=*/false, bad)},
       IndexBounds{{given, source.size(dim), /*wraps=*/false}});
 }
 
 // The CPU's check in index_select for several dimensions without elements: nothing is read, but indices must be valid.
-void check_indices_of_nothing(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
+void check_zero_width_indices(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
   const int64_t size = self.size(dim);
   TORCH_CHECK(size > 0, "index_select(): self indexing axis dim should be positive");
   const auto [least, greatest] = index.aminmax();
@@ -159,7 +159,7 @@ void scatter_along(
   if (index.numel() == 0) return;
   const at::Tensor target = at_least_1d(self), where = at_least_1d(on_device_of(self, index)),
                    source = at_least_1d(on_device_of(self, src));
-  set(stand_still(target, dim, where.sizes()), source.as_strided(where.sizes(), source.strides()),
+  set(expand_along_dim(target, dim, where.sizes()), source.as_strided(where.sizes(), source.strides()),
       {axis(target, dim, where, /*wraps=*/false, bad)}, op, IndexBounds{{given, target.size(dim), /*wraps=*/false}});
 }
 
@@ -314,7 +314,7 @@ at::Tensor& index_select_out(const at::Tensor& self, int64_t dim, const at::Tens
   if (!sizes.empty()) sizes[dim] = index.numel();
   at::native::resize_output(out, sizes);
   if (out.numel() == 0) {
-    if (self.dim() > 1 && index.numel() > 0) check_indices_of_nothing(self, dim, index);
+    if (self.dim() > 1 && index.numel() > 0) check_zero_width_indices(self, dim, index);
     return out;
   }
   const GivenIndex given = index;

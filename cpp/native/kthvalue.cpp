@@ -1,15 +1,13 @@
-// The elements that sorting would put at one position of each row: kthvalue, median; and mode.
+// The elements that sorting would put at one position of each row: kthvalue and median.
 #include "entries/sort.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/native/Resize.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -113,31 +111,6 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_out(
   TORCH_CHECK(k >= 1 && k <= length, "kthvalue(): selected number k out of range for dimension ", dim);
   select_along(self, dim, keepdim, [&](const at::Tensor& rows) { return one_position(rows, k - 1); }, values, indices);
   return {values, indices};
-}
-
-std::tuple<at::Tensor, at::Tensor> mode(const at::Tensor& self, int64_t dim, bool keepdim) {
-  dim = at::maybe_wrap_dim(dim, self.dim());
-  at::native::zero_numel_check_dims(self, dim, "mode()");
-  const at::Tensor input = self.dim() == 0 ? self.unsqueeze(0) : self;
-  const auto [sorted, sorted_indices] = input.sort(/*stable=*/true, dim, /*descending=*/false);
-  const int64_t length = input.size(dim);
-  // Position of each element in its run: the longest run ends where this is greatest, the first such where it is
-  // smallest.
-  const at::Tensor rows = sorted.movedim(dim, -1);
-  const at::Tensor order = at::arange(length, sorted_indices.options());
-  const at::Tensor starts = at::zeros_like(rows, sorted_indices.options(), at::MemoryFormat::Contiguous);
-  if (length > 1) {
-    const at::Tensor differs = rows.narrow(-1, 1, length - 1).ne(rows.narrow(-1, 0, length - 1));
-    starts.narrow(-1, 1, length - 1).copy_(order.narrow(0, 1, length - 1) * differs);
-  }
-  const at::Tensor depth = order - std::get<0>(starts.cummax(-1));
-  const at::Tensor where = depth.argmax(-1, /*keepdim=*/true).movedim(-1, dim);
-  const bool keeps_dim = keepdim && self.dim() > 0;
-  const auto taken = [&](const at::Tensor& tensor) {
-    const at::Tensor found = tensor.gather(dim, where);
-    return keeps_dim ? found : found.squeeze(dim);
-  };
-  return {taken(sorted), taken(sorted_indices)};
 }
 
 } // namespace torch_opencl::native

@@ -140,8 +140,8 @@ Tensors4 FusedAttention::backward(
         at::zeros_like(query), at::zeros_like(key), at::zeros_like(value),
         wants_bias ? at::zeros_like(bias) : at::Tensor()};
   }
-  if (auto gradients = attention_backward_on_host(*this, grad, result, logsumexp, wants_bias)) {
-    return *std::move(gradients);
+  if (!wants_bias) {
+    if (auto gradients = attention_backward_on_host(*this, grad, result, logsumexp)) return *std::move(gradients);
   }
   const at::Tensor grad_query = attention_gradient_like(q), grad_key = attention_gradient_like(k),
                    grad_value = attention_gradient_like(operands.value);

@@ -173,7 +173,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "runtime/test_compile_epilogues.py": 1,
             "runtime/test_compile_epilogues_convolutions.py": 1,
             "runtime/test_compile_semantics.py": 1,
-            "runtime/test_compile_whole_operators.py": 1,
+            "runtime/test_compile_eager_kernels.py": 1,
             "runtime/test_graphs.py": 1,
             "runtime/test_graphed_models.py": 1,
             "runtime/test_user_kernels.py": 1,

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from torch_opencl import _kernel_text
-from torch_opencl._kernel_text import Kind, Parameter
+from torch_opencl import _kernel_source
+from torch_opencl._kernel_source import Kind, Parameter
 from torch_opencl._lazy import _lazy_init
 from torch_opencl._load import native
 from torch_opencl._utils import DeviceLike, _get_device_index
@@ -68,17 +68,17 @@ class Kernel:
         for word in (name, *types, *constants):
             if not re.fullmatch(r"[A-Za-z_]\w*", word):
                 raise ValueError(f"{word!r} is not a valid name in OpenCL C")
-            _kernel_text.check_name(word)
+            _kernel_source.check_name(word)
         for word, value in constants.items():
             if not isinstance(value, int | float):
                 raise TypeError(f"the constant {word} must be a number, not {type(value).__name__}")
         for word, dtypes in types.items():
             if not dtypes:
                 raise ValueError(f"the type parameter {word} has no dtypes: list the dtypes that it may have")
-            if unknown := [dtype for dtype in dtypes if dtype not in _kernel_text.STORAGE]:
+            if unknown := [dtype for dtype in dtypes if dtype not in _kernel_source.STORAGE]:
                 raise ValueError(f"the type parameter {word} cannot be {unknown[0]}")
         self._source, self._types, self._constants = source, {k: tuple(v) for k, v in types.items()}, dict(constants)
-        self._signature = _kernel_text.read_signature(source, name, tuple(types))
+        self._signature = _kernel_source.read_signature(source, name, tuple(types))
         self._kinds = _checked(self._signature, parameters)
         self._group = _required_group(self._signature, self._constants)
         self._builds: dict[tuple[int, tuple[torch.dtype, ...]], _Build] = {}
@@ -180,7 +180,7 @@ class Kernel:
             raise ValueError(f"{self._of(parameter)} is not contiguous; pass tensor.contiguous()")
         if value.is_conj() or value.is_neg():
             raise ValueError(f"{self._of(parameter)} is a lazy conjugate; pass tensor.resolve_conj().resolve_neg()")
-        dtype = _kernel_text.DTYPES.get(parameter.type)
+        dtype = _kernel_source.DTYPES.get(parameter.type)
         if dtype is not None and value.dtype != dtype:
             raise TypeError(f"{self._of(parameter)} is a tensor of {dtype} ({parameter.type}), not of {value.dtype}")
         if parameter.is_written and value.requires_grad and value.is_leaf and torch.is_grad_enabled():
@@ -266,7 +266,7 @@ class Kernel:
         return build
 
     def _build(self, device: int, dtypes: dict[str, torch.dtype]) -> "_Build":
-        text = _kernel_text.program_text(self._source, self._signature, dtypes, self._constants)
+        text = _kernel_source.program_source(self._source, self._signature, dtypes, self._constants)
         build = _Build(native().build_user_kernel(device, text, self.name))
         buffers = self._signature.buffers()
         build.written = [parameter.name for parameter in buffers if parameter.is_written]
@@ -276,8 +276,8 @@ class Kernel:
 
     def _packer(self, parameter: Parameter, dtypes: Mapping[str, torch.dtype]) -> Callable[[float], int]:
         pack, is_integer = (
-            _kernel_text.packer(parameter.type, dtypes),
-            _kernel_text.is_integer(parameter.type, dtypes),
+            _kernel_source.packer(parameter.type, dtypes),
+            _kernel_source.is_integer(parameter.type, dtypes),
         )
         convert: Callable[[Any], float] = operator.index if is_integer else float
         is_size = self._kinds[parameter.name] == "size"
@@ -312,7 +312,7 @@ class _Build:
 
 
 def _required_group(
-    signature: _kernel_text.Signature, constants: Mapping[str, int | float | bool]
+    signature: _kernel_source.Signature, constants: Mapping[str, int | float | bool]
 ) -> tuple[int, int, int] | None:
     """The work-group size of a kernel's attribute; None without one, or if a macro of the source defines it."""
     sizes = [constants.get(word, int(word) if word.isdecimal() else None) for word in signature.group]
@@ -326,7 +326,7 @@ def _size_list(sizes: Sizes) -> list[int]:
     return [operator.index(size) for size in sizes] if isinstance(sizes, Sequence) else [operator.index(sizes)]
 
 
-def _checked(signature: _kernel_text.Signature, parameters: Mapping[str, Kind]) -> dict[str, Kind]:
+def _checked(signature: _kernel_source.Signature, parameters: Mapping[str, Kind]) -> dict[str, Kind]:
     """Return the kind of each parameter, checked against the user's list."""
     own = {parameter.name: parameter for parameter in signature.parameters}
     if not parameters:
@@ -337,7 +337,7 @@ def _checked(signature: _kernel_text.Signature, parameters: Mapping[str, Kind]) 
         type_, is_tensor = own[name].type, own[name].kind == "tensor"
         if kind not in ("tensor", "scalar", "size"):
             raise ValueError(f"kernel {signature.name}: {name} is given as {kind!r}; kinds are tensor, scalar and size")
-        if is_tensor != (kind == "tensor") or (kind == "size" and not _kernel_text.is_integer(type_, {})):
+        if is_tensor != (kind == "tensor") or (kind == "size" and not _kernel_source.is_integer(type_, {})):
             raise ValueError(
                 f"kernel {signature.name}: {name} is given as a {kind}, but its type is {type_}{' *' * is_tensor}"
             )

@@ -12,7 +12,7 @@ use opencl3::kernel::{
 };
 use opencl3::types::{cl_kernel, cl_program};
 
-use super::proof::FirstLaunch;
+use super::cache_check::FirstLaunch;
 use super::{check, DeviceId, Grid, MemHandle};
 use crate::error::{Error, Result};
 

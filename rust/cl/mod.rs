@@ -3,6 +3,7 @@
 //! Only this module and the bridge call the driver. It does not know tensors.
 
 mod buffer;
+mod cache_check;
 mod context;
 mod device;
 mod enqueue;
@@ -12,7 +13,6 @@ mod interrupt;
 mod kernel;
 mod launch_batch;
 mod program;
-mod proof;
 mod queue;
 mod queue_throttle;
 mod recording;
@@ -20,6 +20,7 @@ mod shared;
 mod trace;
 
 pub use buffer::{Buffer, MemHandle};
+pub use cache_check::{set_cache_check, CacheCheck, FirstLaunch};
 pub use context::Context;
 pub use device::{platforms, DeviceId, DeviceInfo, DeviceType, PlatformInfo};
 pub use event::Event;
@@ -27,7 +28,6 @@ pub use interrupt::{is_possible as is_interruptible, watch_signals, Deferred, La
 pub use kernel::{Arg, Kernel, Memory};
 pub use launch_batch::Start;
 pub use program::Program;
-pub use proof::{witness_with, FirstLaunch, Witness};
 pub use queue::{Grid, MapAccess, Queue, Read};
 pub use recording::Recording;
 pub use trace::{

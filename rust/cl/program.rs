@@ -8,7 +8,7 @@ use opencl3::program::{
 };
 use opencl3::types::cl_program;
 
-use super::proof::FirstLaunch;
+use super::cache_check::FirstLaunch;
 use super::{check, Context, DeviceId, Kernel};
 use crate::error::{Error, Result};
 
@@ -47,7 +47,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Sets the driver's action at first launches of the program's kernels, which are then announced (`proof.rs`).
+    /// Sets the driver's action at first launches of the program's kernels, which are then announced (`cache_check.rs`).
     #[must_use]
     pub fn with_first_launches(mut self, first: FirstLaunch) -> Self {
         self.first_launches = Some(first);

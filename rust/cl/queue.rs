@@ -13,7 +13,7 @@ use opencl3::types::{cl_command_queue, cl_event, CL_FALSE};
 use super::enqueue::KernelCommand;
 use super::launch_batch::{LaunchBatch, Start};
 use super::queue_throttle::QueueThrottle;
-use super::{check, proof, trace, Arg, Context, Event, Kernel, MemHandle, Status};
+use super::{cache_check, check, trace, Arg, Context, Event, Kernel, MemHandle, Status};
 use crate::error::Result;
 
 /// Time for which a wait polls the driver before its thread sleeps. Drivers of GPUs do the same in a wait that no
@@ -202,7 +202,7 @@ impl Queue {
         let Grid { first, global, local } = *grid;
         kernel.check_grid(grid)?;
         if let Some(first) = kernel.first_launch(grid) {
-            proof::expect(first);
+            cache_check::expect(first);
         }
         kernel.with_args(args, |handle| {
             let mut batch = self.batch();
@@ -350,14 +350,14 @@ impl Queue {
         }
         // Some drivers (PoCL's `basic` device) do nothing before a flush, and would wait forever.
         self.flush()?;
-        let compiler = proof::wait();
+        let compiler = cache_check::wait();
         if !self.is_cpu {
             event.poll(POLLED);
         }
         event.wait()?;
         drop(compiler);
         self.note_complete(event);
-        proof::prove();
+        cache_check::verify();
         Ok(())
     }
 

@@ -10,10 +10,10 @@ use opencl3::kernel::{create_kernel, get_kernel_info, CL_KERNEL_PROGRAM};
 use opencl3::program::{release_program, retain_program};
 use opencl3::types::{cl_command_queue, cl_event, cl_program};
 
+use super::cache_check::{self, FirstLaunch};
 use super::enqueue::KernelCommand;
 use super::kernel::KernelHandle;
 use super::launch_batch::Start;
-use super::proof::{self, FirstLaunch};
 use super::{check, trace, Arg, Event, Grid, Kernel, MemHandle, Queue, Status};
 use crate::error::{Error, Result};
 
@@ -273,7 +273,7 @@ impl Queue {
     /// # Errors
     /// As [`Queue::wait`]; commands before the one that failed still run.
     pub fn replay(&self, recording: &mut Recording) -> Result<()> {
-        recording.first_launches.drain(..).for_each(proof::expect);
+        recording.first_launches.drain(..).for_each(cache_check::expect);
         let commands = &recording.commands;
         let mut begin = 0;
         for (index, command) in commands.iter().enumerate() {

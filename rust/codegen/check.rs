@@ -237,10 +237,8 @@ impl Checker<'_> {
             if let Some(dtypes) = Dtypes::parse(&word.value) {
                 set = set.union(dtypes);
             } else {
-                let words: Vec<_> = Dtypes::words().collect();
-                let hint = format!("the dtypes are: {}", words.join(", "));
-                let message = format!("bad dtype `{}`", word.value);
-                self.report.error_with_hint(word.line, message, hint);
+                let hint = format!("the dtypes are: {}", Dtypes::words().collect::<Vec<_>>().join(", "));
+                self.report.error_with_hint(word.line, format!("bad dtype `{}`", word.value), hint);
             }
         }
         set
@@ -272,8 +270,8 @@ impl Checker<'_> {
 
     /// Checks that the row's keys fit together and fit the kind of the family.
     fn keys(&mut self, row: &Row, family: &Family) {
-        let stub = ("stub", row.stub.as_ref());
-        let kernel = ("kernel", row.kernel.as_ref());
+        let [stub, kernel, on_cpu] =
+            [("stub", &row.stub), ("kernel", &row.kernel), ("on_cpu", &row.on_cpu)].map(|(k, v)| (k, v.as_ref()));
         let operation = [
             ("scalars", row.scalars.first()),
             ("expr", row.exprs.iter().find_map(|exprs| exprs.expr.as_ref())),
@@ -285,17 +283,17 @@ impl Checker<'_> {
             ("opmath", row.opmath.first()),
             ("computes", row.computes.first()),
         ];
-        let on_cpu = ("on_cpu", row.on_cpu.as_ref());
-        let (entry, returns) = (("entry", row.entry.as_ref()), ("returns", row.returns.as_ref()));
+        let [entry, returns, python] =
+            [("entry", &row.entry), ("returns", &row.returns), ("python", &row.python)].map(|(k, v)| (k, v.as_ref()));
         let foreign: Vec<_> = match family.kind {
-            Kind::Pointwise { .. } => vec![kernel, returns],
+            Kind::Pointwise { .. } => vec![kernel, returns, python],
             Kind::Kernel => operation.to_vec(),
             Kind::Random if row.exprs.is_empty() => operation.to_vec(),
             Kind::Random => operation.into_iter().filter(|(key, _)| !["expr", "scalars"].contains(key)).collect(),
             Kind::Composite => [stub, kernel].into_iter().chain(operation).collect(),
             Kind::Host => {
                 let out = [("out", row.out.first()), ("allocates", row.allocates.first())];
-                [stub, kernel, entry, returns, on_cpu].into_iter().chain(out).chain(operation).collect()
+                [stub, kernel, entry, returns, python, on_cpu].into_iter().chain(out).chain(operation).collect()
             }
         };
         let layout = row.layout.first().filter(|_| !matches!(family.kind, Kind::Composite | Kind::Host));
@@ -313,8 +311,10 @@ impl Checker<'_> {
                 self.report.error(value.line, message);
             }
         }
-        if let (Some(entry), Some(_)) = (&row.entry, &row.returns) {
-            self.report.error(entry.line, "`entry` and `returns` exclude each other");
+        for ((first, value), (second, other)) in [(entry, returns), (entry, python), (python, returns)] {
+            if let (Some(value), Some(_)) = (value, other) {
+                self.report.error(value.line, format!("`{first}` and `{second}` exclude each other"));
+            }
         }
         if let Some(arguments) = &row.arguments {
             if arguments.value != "struct" {
@@ -324,7 +324,7 @@ impl Checker<'_> {
                 self.report.error(arguments.line, "`arguments` needs an `entry`");
             }
         }
-        let needs_body = !matches!(family.kind, Kind::Composite | Kind::Host) && row.returns.is_none();
+        let needs_body = !matches!(family.kind, Kind::Composite | Kind::Host) && row.composition().is_none();
         match (&row.stub, &row.entry) {
             (None, None) if needs_body => {
                 let message = format!("family `{}` needs a `stub` or an `entry`", family.name);

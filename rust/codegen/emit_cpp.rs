@@ -80,6 +80,30 @@ fn arguments_struct(function: &str, arguments: &[String]) -> String {
     format!("template <>\nstruct Arguments<at::_ops::{function}> {{\n{}}};\n", fields.collect::<String>())
 }
 
+/// The content of `python_functions.h`.
+pub fn python_functions(plan: &Plan) -> String {
+    let registrations = plan.rows.iter().flat_map(|row| &row.registrations);
+    let python = registrations.filter(|registration| registration.form == Form::Python);
+    let lines: String = python.map(|each| format!("    \"{} {}\",\n", each.op, each.implementation)).collect();
+    format!(
+        "{BANNER}#pragma once
+
+#include <string>
+#include <vector>
+
+namespace torch_opencl {{
+
+// Ops that a Python function composes: the op, and `module:function`.
+inline std::vector<std::string> python_functions() {{
+  return {{
+{lines}  }};
+}}
+
+}}  // namespace torch_opencl
+"
+    )
+}
+
 /// The content of `pointwise_op.h`.
 pub fn pointwise_op(plan: &Plan) -> String {
     let enumerator = |op: &Pointwise| format!("  {} = {},\n", op.cpp_name(), op.code);
@@ -214,6 +238,9 @@ fn includes(rows: &[&PlannedRow]) -> String {
         for registration in &row.registrations {
             headers.insert(format!("ATen/ops/{}_native.h", registration.header));
             headers.insert(format!("ATen/ops/{}_ops.h", registration.header));
+            if registration.implementation.starts_with("at::") && matches!(registration.form, Form::Copied { .. }) {
+                headers.insert(format!("ATen/ops/{}.h", registration.header));
+            }
             match &registration.declares {
                 Some(Declaration::Template { header, .. }) => {
                     headers.insert(format!("ATen/ops/{header}_meta.h"));
@@ -284,6 +311,7 @@ fn registration(registration: &Registration, row: &PlannedRow) -> String {
         Form::Inplace => format!("Inplace<{implementation}>"),
         Form::Out { outputs } => format!("Out<{implementation}, {outputs}, {small}>"),
         Form::Function => format!("Function<{callable}>"),
+        Form::Python => "Python".to_owned(),
         Form::Copied { outputs } => format!("Copied<{callable}, {outputs}>"),
         Form::Allocating => {
             format!("Allocating<{callable}, decltype(torch_opencl::native::{function}_outputs)>")
@@ -302,12 +330,11 @@ fn small_calls(registration: &Registration, row: &PlannedRow) -> &'static str {
     let op = registration.op.as_str();
     let is_out = matches!(registration.form, Form::Out { .. });
     let on_cpu = row.family.is_small_on_host(op, is_out) || op.starts_with("_foreach_");
-    match row.family.kind {
-        _ if on_cpu && !row.is_never_on_host() => "SmallCalls::Cpu",
-        // Stubs of element-wise iterations choose ATen's CPU kernel themselves.
-        Kind::Pointwise { .. } if row.stub.is_some() => "SmallCalls::Kernel",
-        Kind::Composite | Kind::Host => "SmallCalls::Kernel",
-        Kind::Pointwise { .. } | Kind::Kernel | Kind::Random => "SmallCalls::Wait",
+    // Stubs of element-wise iterations choose ATen's CPU kernel themselves.
+    if on_cpu && !row.is_never_on_host() {
+        "SmallCalls::Cpu"
+    } else {
+        "SmallCalls::Kernel"
     }
 }
 

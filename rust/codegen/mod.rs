@@ -90,6 +90,7 @@ pub fn run(inputs: &Inputs<'_>, out_dir: &Path) -> Result<Vec<PathBuf>, Vec<Diag
     for (family, text) in emit_cpp::entries(&plan) {
         write(&entries, &format!("{family}.h"), &text)?;
     }
+    write(out_dir, "python_functions.h", &emit_cpp::python_functions(&plan))?;
     write(out_dir, "pointwise_op.h", &emit_cpp::pointwise_op(&plan))?;
     write(out_dir, "distribution.h", &emit_cpp::distribution(&plan))?;
     write(out_dir, "distributions.rs", &emit_rust::distributions(&plan))?;

@@ -85,7 +85,7 @@ pub struct Registration {
     pub form: Form,
     /// Layout of the tensors for which it is.
     pub layout: Layout,
-    /// Qualified name of a class (structured forms) or function.
+    /// Qualified name of a class (structured forms) or function in C++, or `module:function` in Python.
     pub implementation: String,
     /// Declaration of the implementation, if it is ours.
     pub declares: Option<Declaration>,
@@ -133,6 +133,8 @@ pub enum Form {
     Out { outputs: usize },
     /// Not structured: a plain function.
     Function,
+    /// Not structured: a Python function, `module:function` in `python/torch_opencl/composites`.
+    Python,
     /// The CPU's kernel, called boxed.
     Host,
     /// Not structured: copies the results of the functional variant's plain function to its `out` arguments.

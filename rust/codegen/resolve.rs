@@ -33,10 +33,7 @@ pub fn registrations(
         };
         let resolved = match index.group(op) {
             group if is_host => Ok(host(op, group)),
-            Some(_) if row.returns.is_some() => Err((
-                format!("`{}` is structured", op.name),
-                "`returns` is for other ops: ATen composes this one from its out= variant".to_owned(),
-            )),
+            Some(_) if row.composition().is_some() => Err(composes_structured(row, op)),
             Some(_) if i > 0 => Err((
                 format!("`{}` is structured and cannot be in `also`", op.name),
                 "give it a separate row".to_owned(),
@@ -100,6 +97,11 @@ fn sparse(row: &Row, is_host: bool, index: &Index, named: &Named, report: &mut R
                     Ok(both) => both.into_iter().for_each(add),
                     Err((message, hint)) => report.error_with_hint(name.line, message, hint),
                 }
+            } else if row.composition().is_some() {
+                match plain(row, op, index) {
+                    Ok(registration) => add(registration),
+                    Err((message, hint)) => report.error_with_hint(name.line, message, hint),
+                }
             } else if let Some(entry) = &row.entry {
                 add(entry_of(row, &entry.value, op));
             } else {
@@ -126,7 +128,7 @@ fn copied(row: &Row, name: &Text, index: &Index) -> Result<Registration, (String
         index.get(&name.value).ok_or_else(|| (format!("unknown op `{}`", name.value), index.suggest(&name.value)))?;
     let problem = |message: &str, hint: &str| Err((format!("`{}` {message}", name.value), hint.to_owned()));
     let functional = row.op.as_ref().and_then(|op| index.get(&op.value));
-    let (Some(functional), true) = (functional, row.entry.is_some() || row.returns.is_some()) else {
+    let (Some(functional), true) = (functional, row.entry.is_some() || row.composition().is_some()) else {
         return problem("needs an `entry` that returns its results", "ATen's own functions have their own `out`");
     };
     if index.group(op).is_some() {
@@ -139,9 +141,10 @@ fn copied(row: &Row, name: &Text, index: &Index) -> Result<Registration, (String
             "name one with the same outputs, such as `histc.out` for `histc`",
         );
     }
-    let function = match &row.entry {
-        Some(entry) => entry_of(row, &entry.value, functional).implementation,
-        None => ours(&format!("{}_expression", functional.unambiguous_name())),
+    let function = match (&row.entry, &row.python) {
+        (Some(entry), _) => entry_of(row, &entry.value, functional).implementation,
+        (None, Some(_)) => format!("at::{}", functional.base()),
+        (None, None) => ours(&expression_name(functional)),
     };
     Ok(registration(op, Form::Copied { outputs: op.outputs }, function))
 }
@@ -179,6 +182,14 @@ fn allocating(row: &Row, op: &Op, index: &Index) -> Result<[Registration; 2], Pr
     let outputs = composite::expression(format!("{}_outputs", op.unambiguous_name()), &texts, op, index)?;
     let functional = registration(op, Form::Allocating, entry.implementation.clone());
     Ok([Registration { declares: Some(outputs), ..functional }, entry])
+}
+
+fn composes_structured(row: &Row, op: &Op) -> Problem {
+    let key = row.composition().map_or("returns", |(key, _)| key);
+    (
+        format!("`{}` is structured", op.name),
+        format!("`{key}` is for other ops: ATen composes this one from its out= variant"),
+    )
 }
 
 fn allocates_itself(op: &Op) -> Problem {
@@ -277,9 +288,12 @@ fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>
 
 fn plain(row: &Row, op: &Op, index: &Index) -> Result<Registration, Problem> {
     if let Some(text) = &row.returns {
-        let name = format!("{}_expression", op.unambiguous_name());
+        let name = expression_name(op);
         let declares = composite::expression(name.clone(), &text.value, op, index)?;
         return Ok(Registration { declares: Some(declares), ..registration(op, Form::Function, ours(&name)) });
+    }
+    if let Some(text) = &row.python {
+        return Ok(registration(op, Form::Python, composite::python(&text.value)?));
     }
     if row.entry.as_ref().is_some_and(|entry| template(&entry.value).is_some()) {
         return Err((
@@ -296,6 +310,10 @@ fn plain(row: &Row, op: &Op, index: &Index) -> Result<Registration, Problem> {
         }
         (None, None) => Err(no_kernel(op)),
     }
+}
+
+fn expression_name(op: &Op) -> String {
+    format!("{}_expression", op.unambiguous_name())
 }
 
 /// Our function, which may take the op's arguments as a struct.

@@ -80,7 +80,7 @@ impl Op {
         Some(format!("at::native::{kernel}"))
     }
 
-    fn base(&self) -> &str {
+    pub fn base(&self) -> &str {
         base_name(&self.name)
     }
 }

@@ -13,7 +13,7 @@ use super::nearest::nearest;
 use super::yaml::{line_of, load_list, text, words, Text};
 
 /// Keys of rows.
-const KEYS: [&str; 27] = [
+const KEYS: [&str; 28] = [
     "op",
     "family",
     "layout",
@@ -22,6 +22,7 @@ const KEYS: [&str; 27] = [
     "entry",
     "arguments",
     "returns",
+    "python",
     "scalars",
     "expr",
     "expr_int",
@@ -63,6 +64,8 @@ pub struct Row {
     pub arguments: Option<Text>,
     /// C++ expression that composes the op from others.
     pub returns: Option<Text>,
+    /// `module:function` in `python/torch_opencl/composites`, which composes the op from others.
+    pub python: Option<Text>,
     /// Names of the stub's scalar parameters, in order.
     pub scalars: Vec<Text>,
     /// Expressions, one set for each output.
@@ -105,6 +108,14 @@ pub struct OutputExprs {
     pub int: Option<Text>,
     pub bool: Option<Text>,
     pub complex: Option<Text>,
+}
+
+impl Row {
+    /// The key, other than `entry`, that composes the op from others.
+    pub fn composition(&self) -> Option<(&'static str, &Text)> {
+        let returns = self.returns.as_ref().map(|text| ("returns", text));
+        returns.or_else(|| self.python.as_ref().map(|text| ("python", text)))
+    }
 }
 
 impl OutputExprs {
@@ -160,6 +171,7 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
         "entry" => row.entry = Some(scalar(value)?),
         "arguments" => row.arguments = Some(scalar(value)?),
         "returns" => row.returns = Some(scalar(value)?),
+        "python" => row.python = Some(scalar(value)?),
         "expr" => set_exprs(row, value, |exprs| &mut exprs.expr)?,
         "expr_int" => set_exprs(row, value, |exprs| &mut exprs.int)?,
         "expr_bool" => set_exprs(row, value, |exprs| &mut exprs.bool)?,

@@ -55,15 +55,15 @@ pub fn generated_program(device: &'static Device, family: Family, kernels: &str)
         switch: Switch { functions: "", cases: kernels.to_owned() },
         kernel: None,
     };
-    on_the_spot(move || CachedProgram::whole(&recipe))
+    build_blocking(move || CachedProgram::whole(&recipe))
 }
 
 /// Builds a program while the caller waits.
 ///
 /// # Errors
 /// Errors of the build; [`Error::Interrupted`] if a signal handler raised meanwhile.
-pub(super) fn on_the_spot<R: Send + 'static>(build: impl FnOnce() -> Result<R> + Send + 'static) -> Result<R> {
-    COMPILE_THREAD.on_the_spot(build).and_then(|built| built)
+pub(super) fn build_blocking<R: Send + 'static>(build: impl FnOnce() -> Result<R> + Send + 'static) -> Result<R> {
+    COMPILE_THREAD.build_blocking(build).and_then(|built| built)
 }
 
 /// The slot of one program, built or not.
@@ -104,11 +104,11 @@ impl Slot {
         compiler: Compiler,
         recipe: impl Fn() -> Recipe,
     ) -> Result<Option<Arc<CachedProgram>>> {
-        let is_stored = self.counter.is_open() && *self.is_stored.get_or_init(|| is_stored(&recipe()));
+        let is_stored = self.counter.accepting() && *self.is_stored.get_or_init(|| is_stored(&recipe()));
         if is_stored && !LOADS_ARE_SLOW.load(Ordering::Relaxed) {
             let start = Instant::now();
             let (slot, recipe) = (Arc::clone(self), recipe());
-            let loaded = COMPILE_THREAD.on_the_spot(move || slot.try_build(&recipe))?;
+            let loaded = COMPILE_THREAD.build_blocking(move || slot.try_build(&recipe))?;
             if start.elapsed() > QUICK {
                 LOADS_ARE_SLOW.store(true, Ordering::Relaxed);
             }
@@ -122,7 +122,7 @@ impl Slot {
         if self.counter.count(elements, compiler) {
             let job = BackgroundBuild { slot: Arc::clone(self), compiler, recipe: recipe() };
             if !COMPILE_THREAD.submit(Box::new(job)) {
-                self.counter.put_off();
+                self.counter.defer();
             }
         }
         Ok(None)
@@ -134,7 +134,7 @@ impl Slot {
             Err(error) => {
                 FAILED.fetch_add(1, Ordering::Relaxed);
                 let _ = self.failure.set(error);
-                self.counter.give_up();
+                self.counter.abandon();
                 None
             }
         }
@@ -205,7 +205,7 @@ pub fn program(
             }
             if mode == Specialisation::Eager {
                 let recipe = recipe(Tier::Specialised, constants);
-                return on_the_spot(move || slot.build(&recipe));
+                return build_blocking(move || slot.build(&recipe));
             }
             let compiler = Compiler::of(&device.info);
             let recipe = || recipe(Tier::Specialised, constants);
@@ -219,7 +219,7 @@ pub fn program(
         return Ok(program);
     }
     let recipe = recipe(Tier::Generic, spec.shared());
-    on_the_spot(move || slot.build(&recipe))
+    build_blocking(move || slot.build(&recipe))
 }
 
 fn slot(key: (i32, Family, Class), constants: &[Constant]) -> Arc<Slot> {

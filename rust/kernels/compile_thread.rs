@@ -45,7 +45,7 @@ pub(super) struct CompileThread {
 struct State {
     jobs: Vec<Box<dyn Job>>,
     /// Running builds for which a caller waits.
-    on_the_spot: usize,
+    blocking_builds: usize,
     /// End of the last build for which a caller waited.
     last_on_the_spot: Option<Instant>,
     /// End of the thread's last build.
@@ -71,7 +71,7 @@ impl State {
         if self.waiting > 0 {
             return Duration::ZERO;
         }
-        if self.on_the_spot > 0 {
+        if self.blocking_builds > 0 {
             return INTERVAL;
         }
         let left = |pause: Duration, since: Option<Instant>| {
@@ -85,7 +85,7 @@ impl CompileThread {
     pub const fn new() -> Self {
         let state = State {
             jobs: Vec::new(),
-            on_the_spot: 0,
+            blocking_builds: 0,
             last_on_the_spot: None,
             last: None,
             waiting: 0,
@@ -128,7 +128,7 @@ impl CompileThread {
     ///
     /// # Errors
     /// [`Error::Interrupted`] if a signal handler raised.
-    pub fn on_the_spot<R: Send + 'static>(&'static self, build: impl FnOnce() -> R + Send + 'static) -> Result<R> {
+    pub fn build_blocking<R: Send + 'static>(&'static self, build: impl FnOnce() -> R + Send + 'static) -> Result<R> {
         if !is_interruptible() {
             return Ok(self.count_on_the_spot(build));
         }
@@ -156,7 +156,7 @@ impl CompileThread {
     }
 
     fn count_on_the_spot<R>(&self, build: impl FnOnce() -> R) -> R {
-        self.state().on_the_spot += 1;
+        self.state().blocking_builds += 1;
         // Also runs if the build panics.
         let _ended = OnTheSpot(self);
         build()
@@ -187,7 +187,7 @@ impl CompileThread {
         let _ = thread.map(JoinHandle::join);
         // A build whose caller was interrupted continues in its thread.
         let state = self.state();
-        drop(self.changed.wait_while(state, |state| state.on_the_spot > 0));
+        drop(self.changed.wait_while(state, |state| state.blocking_builds > 0));
     }
 
     fn run(&self) {
@@ -229,7 +229,7 @@ struct OnTheSpot<'a>(&'a CompileThread);
 impl Drop for OnTheSpot<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        state.on_the_spot -= 1;
+        state.blocking_builds -= 1;
         state.last_on_the_spot = Some(Instant::now());
         drop(state);
         self.0.changed.notify_all();
@@ -316,7 +316,7 @@ mod tests {
             thread::sleep(2 * INTERVAL);
             done.send(Instant::now()).unwrap();
         };
-        compile_thread.on_the_spot(build).unwrap();
+        compile_thread.build_blocking(build).unwrap();
         let end = all.recv().unwrap();
         assert!(all.recv().unwrap() - end >= QUIET / 2);
     }
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn a_build_that_does_not_disturb_the_device_starts_at_once() {
         let (compile_thread, (done, all)) = (compile_thread(), mpsc::channel());
-        compile_thread.on_the_spot(|| ()).unwrap();
+        compile_thread.build_blocking(|| ()).unwrap();
         for (name, quiet) in [("later", LONG), ("now", Duration::ZERO)] {
             let done = done.clone();
             let build = move || done.send(name).unwrap();
@@ -344,7 +344,7 @@ mod tests {
                 assert!(compile_thread.submit(wanted(hotness, move || done.send(hotness).unwrap())));
             }
         };
-        compile_thread.on_the_spot(build).unwrap();
+        compile_thread.build_blocking(build).unwrap();
         assert_eq!(compile_thread.wait(LONG), 0);
         assert_eq!(all.try_iter().collect::<Vec<_>>(), [5, 5, 3, 2, 1]);
     }

@@ -22,7 +22,7 @@ use std::time::SystemTime;
 
 use super::marker::{self, Marker};
 use super::{intact, progress, store, warn};
-use crate::cl::{witness_with, DeviceInfo, Witness};
+use crate::cl::{set_cache_check, CacheCheck, DeviceInfo};
 
 static MARKER: Marker = Marker::new();
 
@@ -81,7 +81,11 @@ pub fn leave() {
 /// programs are built.
 pub fn check_driver_cache() {
     let waits_for_compiler = progress::wait_for_compiler;
-    witness_with(Witness { doubted: || MARKER.doubt(markers), proven: || MARKER.prove(), waits_for_compiler });
+    set_cache_check(CacheCheck {
+        suspect: || MARKER.suspect(markers),
+        verified: || MARKER.verify(),
+        waits_for_compiler,
+    });
     if let Some(folder) = folder().filter(|_| is_on()) {
         if let Some(text) = checked(&folder, marker::sweep(&markers_of(&folder))) {
             warn(&text);

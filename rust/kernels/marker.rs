@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::store;
 
 const EXTENSION: &str = "running";
-const IN_DOUBT: &[u8] = b"1";
+const SUSPECT: &[u8] = b"1";
 const SAFE: &[u8] = b"0";
 
 /// The file of a process.
@@ -31,11 +31,11 @@ struct State {
     was_opened: bool,
     /// Running builds: a wait for the device does not verify them.
     loading: usize,
-    in_doubt: bool,
+    is_suspect: bool,
 }
 
 impl State {
-    fn doubt(&mut self, folder: impl FnOnce() -> Option<PathBuf>) {
+    fn suspect(&mut self, folder: impl FnOnce() -> Option<PathBuf>) {
         if !self.was_opened {
             self.was_opened = true;
             self.file = folder().and_then(|folder| open(&folder).ok());
@@ -43,17 +43,17 @@ impl State {
         self.write(true);
     }
 
-    fn write(&mut self, in_doubt: bool) {
-        if let (true, Some((_, file))) = (in_doubt != self.in_doubt, &self.file) {
-            let _ = file.write_all_at(if in_doubt { IN_DOUBT } else { SAFE }, 0);
+    fn write(&mut self, is_suspect: bool) {
+        if let (true, Some((_, file))) = (is_suspect != self.is_suspect, &self.file) {
+            let _ = file.write_all_at(if is_suspect { SUSPECT } else { SAFE }, 0);
         }
-        self.in_doubt = in_doubt;
+        self.is_suspect = is_suspect;
     }
 }
 
 impl Marker {
     pub const fn new() -> Self {
-        Self { state: Mutex::new(State { file: None, was_opened: false, loading: 0, in_doubt: false }) }
+        Self { state: Mutex::new(State { file: None, was_opened: false, loading: 0, is_suspect: false }) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -62,15 +62,15 @@ impl Marker {
 
     /// Sets the flag before the launch of a program that may be damaged. `folder` returns the file's folder, when it is
     /// first needed.
-    pub fn doubt(&self, folder: impl FnOnce() -> Option<PathBuf>) {
-        self.state().doubt(folder);
+    pub fn suspect(&self, folder: impl FnOnce() -> Option<PathBuf>) {
+        self.state().suspect(folder);
     }
 
-    /// Sets the flag as [`Self::doubt`] does, from the start of `load` until the next [`Self::prove`] after its end.
+    /// Sets the flag as [`Self::suspect`] does, from the start of `load` until the next [`Self::verify`] after its end.
     pub fn while_loading<T>(&self, folder: impl FnOnce() -> Option<PathBuf>, load: impl FnOnce() -> T) -> T {
         let mut state = self.state();
         state.loading += 1;
-        state.doubt(folder);
+        state.suspect(folder);
         drop(state);
         let loaded = load();
         self.state().loading -= 1;
@@ -78,7 +78,7 @@ impl Marker {
     }
 
     /// Clears the flag: everything launched has completed.
-    pub fn prove(&self) {
+    pub fn verify(&self) {
         let mut state = self.state();
         if state.loading == 0 {
             state.write(false);
@@ -119,7 +119,7 @@ pub(super) fn sweep(folder: &Path) -> bool {
         }
         let Ok(Some(mut file)) = store::open(&path) else { continue };
         if lock(&file) {
-            has_died |= store::content(&mut file).is_ok_and(|content| content == IN_DOUBT);
+            has_died |= store::content(&mut file).is_ok_and(|content| content == SUSPECT);
             dead.push(path);
         } else {
             is_shared = true;
@@ -157,9 +157,9 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_died_in_doubt_is_found_once() {
+    fn a_process_that_died_as_suspect_is_found_once() {
         let (marker, folder) = marker("died");
-        marker.doubt(|| Some(folder.clone()));
+        marker.suspect(|| Some(folder.clone()));
         assert!(!sweep(&folder), "it lives");
         assert_eq!(files(&folder), 1);
         drop(marker);
@@ -171,13 +171,13 @@ mod tests {
     #[test]
     fn a_cache_that_other_processes_use_is_kept() {
         let (dead, folder) = marker("shared");
-        dead.doubt(|| Some(folder.clone()));
+        dead.suspect(|| Some(folder.clone()));
         drop(dead);
         let alive = Marker::new();
-        alive.doubt(|| Some(folder.clone()));
+        alive.suspect(|| Some(folder.clone()));
         assert!(!sweep(&folder));
         assert_eq!(files(&folder), 2);
-        alive.prove();
+        alive.verify();
         drop(alive);
         assert!(sweep(&folder));
         assert_eq!(files(&folder), 0);
@@ -186,10 +186,10 @@ mod tests {
     #[test]
     fn another_cause_of_death_is_not_attributed_to_the_cache() {
         let (marker, folder) = marker("killed");
-        marker.doubt(|| Some(folder.clone()));
-        marker.prove();
-        marker.doubt(|| None);
-        marker.prove();
+        marker.suspect(|| Some(folder.clone()));
+        marker.verify();
+        marker.suspect(|| None);
+        marker.verify();
         drop(marker);
         assert_eq!(files(&folder), 1);
         assert!(!sweep(&folder));
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_wait_does_not_verify_a_program_that_is_still_being_loaded() {
         let (marker, folder) = marker("loading");
-        marker.while_loading(|| Some(folder.clone()), || marker.prove());
+        marker.while_loading(|| Some(folder.clone()), || marker.verify());
         drop(marker);
         assert!(sweep(&folder));
     }
@@ -208,7 +208,7 @@ mod tests {
     fn a_loaded_program_is_suspect_until_it_has_run() {
         let (marker, folder) = marker("loaded");
         assert_eq!(marker.while_loading(|| Some(folder.clone()), || 7), 7);
-        marker.prove();
+        marker.verify();
         drop(marker);
         assert!(!sweep(&folder));
     }
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_normal_exit_leaves_no_file() {
         let (marker, folder) = marker("orderly");
-        marker.doubt(|| Some(folder.clone()));
+        marker.suspect(|| Some(folder.clone()));
         marker.remove();
         assert_eq!(files(&folder), 0);
     }

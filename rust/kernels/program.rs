@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use foldhash::HashMap;
 
 use super::build::build;
-use super::cache::on_the_spot;
+use super::cache::build_blocking;
 use super::recipe::Recipe;
 use super::spec::Tier;
 use crate::cl::{Kernel, Program};
@@ -66,7 +66,7 @@ impl CachedProgram {
             Built::ByKernel { recipe, building } => {
                 let (recipe, building) = (recipe.of_kernel(name), Arc::clone(building));
                 let kernels = Arc::clone(&self.kernels);
-                on_the_spot(move || {
+                build_blocking(move || {
                     let _building = building.lock().unwrap_or_else(PoisonError::into_inner);
                     if let Some(kernel) = kernels.get(name) {
                         return Ok(kernel);

@@ -158,17 +158,17 @@ impl HotCounter {
     }
 
     /// Returns true if the build has not been requested yet.
-    pub fn is_open(&self) -> bool {
+    pub fn accepting(&self) -> bool {
         self.stage.load(Ordering::Relaxed) == COLD
     }
 
     /// Called if the build was refused: a later launch requests it again.
-    pub fn put_off(&self) {
+    pub fn defer(&self) {
         self.moves(ASKED_FOR, COLD);
     }
 
     /// Called if the build failed, which is final.
-    pub fn give_up(&self) {
+    pub fn abandon(&self) {
         self.stage.store(FAILED, Ordering::Relaxed);
     }
 
@@ -219,9 +219,9 @@ mod tests {
     fn a_refused_build_is_requested_again() {
         let counter = HotCounter::default();
         assert!(counter.count(HOT, HERE));
-        assert!(!counter.is_open());
-        counter.put_off();
-        assert!(counter.is_open());
+        assert!(!counter.accepting());
+        counter.defer();
+        assert!(counter.accepting());
         assert!(counter.count(1, HERE));
     }
 
@@ -230,9 +230,9 @@ mod tests {
         let counter = HotCounter::default();
         assert!(!counter.is_to_be_reported());
         assert!(counter.count(HOT, HERE));
-        counter.give_up();
+        counter.abandon();
         assert!(!counter.count(HOT, HERE));
         assert!(counter.is_to_be_reported());
-        assert!(!counter.is_to_be_reported() && !counter.is_open());
+        assert!(!counter.is_to_be_reported() && !counter.accepting());
     }
 }

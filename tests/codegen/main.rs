@@ -57,7 +57,14 @@ fn good_table_generates_both_languages() -> Result<(), Box<dyn Error>> {
     entries.sort();
     let entries: String = entries.iter().map(fs::read_to_string).collect::<Result<Vec<_>, _>>()?.join("\n");
     failures.extend(compare(&good.join("entries.h"), &entries)?);
-    for name in ["pointwise_op.h", "pointwise_table.rs", "distribution.h", "distributions.rs", "coverage.md"] {
+    for name in [
+        "python_functions.h",
+        "pointwise_op.h",
+        "pointwise_table.rs",
+        "distribution.h",
+        "distributions.rs",
+        "coverage.md",
+    ] {
         failures.extend(compare(&good.join(name), &fs::read_to_string(out.join(name))?)?);
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));

@@ -14,7 +14,7 @@ from gpu_compile.sources import ROOT, recognise
 from gpu_compile.tools import FOLDER
 
 HERE = Path(__file__).parent
-DRIVER = HERE / "paper_driver.cpp"
+DRIVER = HERE / "stub_icd.cpp"
 # Files that the programs and launches depend on. Kernels are not among them: their sources are read at compile time.
 ORIGINS = (
     "native_functions.yaml",
@@ -27,7 +27,7 @@ ORIGINS = (
     "tests/python/op_*.py",
     "tests/python/runtime/test_compile.py",
     "tests/gpu_compile/calls.py",
-    "tests/gpu_compile/paper_driver.cpp",
+    "tests/gpu_compile/stub_icd.cpp",
     "tests/gpu_compile/record.py",
 )
 
@@ -135,7 +135,7 @@ def compile_driver(folder: Path) -> Path:
     Returns:
         The library, for OPENCL_DYLIB_PATH.
     """
-    library = folder / "libpaper.so"
+    library = folder / "libstub.so"
     subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", DRIVER, "-o", library], check=True)
     return library
 

@@ -10,7 +10,7 @@ from . import reductions
 from .body import Body, Vectors, hint
 from .splits import MANY
 from .statements import Phase, Statement
-from .turning import Turning
+from .transpose import Transpose
 
 # Elements of a piece of a row, which is one task on CPUs.
 PIECE = 4096
@@ -83,7 +83,7 @@ class Pieces(Body):
                     self.statements(phase.statements, width)
 
 
-class Columns(Pieces, Turning):
+class Columns(Pieces, Transpose):
     """For CPUs: `Pieces` with loops over a reduction inside, such as sums of columns.
 
     Buffers that are contiguous along the reduction, such as a matmul's input that a norm over channels writes, are

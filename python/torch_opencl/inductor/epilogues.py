@@ -17,7 +17,7 @@ from torch._inductor.utils import get_fused_kernel_name
 from torch._inductor.virtualized import V, ops
 from torch.utils._ordered_set import OrderedSet
 
-from .epilogue_text import RESULT, epilogue_text
+from .epilogue_source import RESULT, epilogue_source
 from .kernel import OpenCLKernel
 from .statements import Expr
 
@@ -155,7 +155,7 @@ def generate(scheduling: Any, node: Any, epilogue: list[Any]) -> None:
     if epilogue:
         kernel = _kernel(scheduling, node, epilogue)
         with V.set_kernel_handler(kernel):
-            text = epilogue_text(kernel)
+            text = epilogue_source(kernel)
             for each in (node, *epilogue):
                 each.mark_run()
         name = _define(text, kernel, [node, *epilogue])

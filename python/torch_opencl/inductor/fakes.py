@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from .whole import INTERPOLATIONS
+from .eager_kernels import INTERPOLATIONS
 
 _aten = torch.ops.aten
 # Interpolations whose gradient is contiguous; for others it is channels-last if the output's gradient is.

@@ -10,7 +10,7 @@ from torch._inductor.codegen import common
 
 from torch_opencl import _hooks, _load
 
-from .whole import whole_interpolations
+from .eager_kernels import eager_interpolations
 
 
 def install(module: Any) -> None:
@@ -33,7 +33,7 @@ def install(module: Any) -> None:
                     "names as supported to have kernels generated."
                 )
                 return model
-            with whole_interpolations():
+            with eager_interpolations():
                 return compile_fx(model, example_inputs, *args, **options)
         return compile_fx(model, example_inputs, *args, **options)
 

@@ -24,7 +24,7 @@ def text(source: str, reports_faults: bool) -> int:
     Returns:
         Its id, for :data:`matmul` and :data:`convolution`.
     """
-    return native().fused_text(source, reports_faults)
+    return native().fused_source(source, reports_faults)
 
 
 def bits(value: float) -> int:

@@ -8,7 +8,7 @@ import sympy
 import torch
 from torch._inductor.virtualized import V, ops
 
-from . import whole
+from . import eager_kernels
 
 # Matmuls, and the number of tensor arguments before the two matrices.
 _MATMULS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
@@ -26,7 +26,7 @@ def install(module: Any) -> None:
         op = getattr(torch.ops.aten, operator).default
         if op in module.lowerings:
             module.lowerings[op] = _matmul(operator, added, module.lowerings[op])
-    whole.lower(module)
+    eager_kernels.lower(module)
     convolution = torch.ops.aten.convolution.default
     if convolution in module.lowerings:
         module.lowerings[convolution] = _convolution(module, module.lowerings[convolution])

@@ -10,7 +10,7 @@ import torch
 from torch_opencl import _hooks
 
 from . import names
-from .whole import limit_atomic_additions
+from .eager_kernels import limit_atomic_additions
 
 
 def add_to_gpu_types(module: Any) -> None:
@@ -104,8 +104,8 @@ def leave_to_eager(module: Any) -> None:
         module: torch._inductor.lowering.
     """
     from .dtypes import STORAGE
+    from .eager_kernels import eager_where
     from .ops import without_templates
-    from .whole import eager_where
 
     # The lowering of `_weight_int8pack_mm` needs its scales in memory.
     for name in (*without_templates(), "_weight_int8pack_mm"):

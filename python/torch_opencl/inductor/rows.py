@@ -8,7 +8,7 @@ import sympy
 
 from . import reductions
 from .body import GROUP, Body
-from .kept import Kept
+from .row_cache import RowCache
 from .statements import Phase, Statement
 from .target import Target
 
@@ -28,10 +28,10 @@ class Rows(Body):
 
     def __init__(self, kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> None:
         super().__init__(kernel, phases, target)
-        self.kept = None
+        self.row_cache = None
         if target.is_cpu and self.width > 1:
-            self.kept = Kept(self.phases, self.lanes, kernel.features.reduction_numel)
-            self.phases = self.kept.phases
+            self.row_cache = RowCache(self.phases, self.lanes, kernel.features.reduction_numel)
+            self.phases = self.row_cache.phases
 
     def tasks(self) -> sympy.Expr:
         """The number of rows."""
@@ -46,8 +46,8 @@ class Rows(Body):
     def row(self) -> None:
         """Write all phases of a row."""
         self.entries("x", "xindex")
-        if self.kept is not None:
-            self.out.splice(self.kept.declared())
+        if self.row_cache is not None:
+            self.out.splice(self.row_cache.declared())
         for phase in self.phases:
             if not phase.is_loop:
                 self.once(phase.statements)

@@ -34,7 +34,12 @@ def join(kernel: "OpenCLKernel", width: int) -> None:
         # Quotients by unknown sizes have no vector form.
         if not parts or not all(isinstance(entry.divisor, sympy.Integer) for entry in parts):
             continue
-        _rewrite(kernel, {entry.symbol(): _part(entry, whole.symbol()) for entry in parts}, whole.symbol(), tree.numel)
+        _rewrite(
+            kernel,
+            {entry.symbol(): _part(entry, whole.symbol()) for entry in parts},
+            whole.symbol(),
+            tree.numel,
+        )
         for entry in parts:
             del kernel.entries[entry.name]
         kernel.entries[whole.name] = whole

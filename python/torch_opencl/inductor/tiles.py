@@ -18,7 +18,7 @@ from .body import GROUP, ITEMS_PER_UNIT, hint
 from .dtypes import compute_type
 from .statements import Phase, Statement
 from .target import Target
-from .turning import Location, Turning
+from .transpose import Location, Transpose
 
 if TYPE_CHECKING:
     from .kernel import OpenCLKernel
@@ -127,7 +127,7 @@ def is_apart(entry: IterationRangesEntry, j: IterationRangesEntry) -> bool:
     return known(entry.divisor, j.divisor * j.length) or known(j.divisor, entry.divisor * entry.length)
 
 
-class Tiles(Turning):
+class Tiles(Transpose):
     """For CPUs: a task is a square of `i` and `j`, in tiles as wide as a vector; its edges are done row by row."""
 
     def __init__(self, kernel: "OpenCLKernel", phases: list[Phase], target: Target, which: Turned) -> None:

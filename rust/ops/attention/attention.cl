@@ -7,7 +7,7 @@
 // hold queries in columns, so that each lane does this for its own query, and both matmuls read keys and values without
 // a transpose.
 //
-// A score costs 2 * (head_dim + value_head_dim) operations in the two matmuls and about 16 in between, an eighth as
+// A score costs 2 * (head_dim + value_head_dim) operations in the two matmuls and about 16 in between, a sixteenth as
 // many at a head_dim of 64. Memory is read once for each block of queries, and nothing of the size queries x keys is
 // written.
 

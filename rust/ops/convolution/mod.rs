@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::kernels::structs::conv::WeightLayout;
 use crate::kernels::DType;
 use crate::ops::matmul::epilogue::Epilogue;
-use crate::ops::matmul::fused_text::Fused;
+use crate::ops::matmul::fused_source::Fused;
 use crate::ops::matmul::gemm::multiply;
 use crate::ops::matmul::im2col::{spatial, Im2col, Im2colOrder, KernelMap, Volume};
 use crate::ops::matmul::matrix::{Axis, Matrix, MatrixOperand};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fused_text::Fused;
+use super::fused_source::Fused;
 use super::matrix::MatrixOperand;
 use crate::error::Result;
 use crate::kernels::entry::{EpilogueArguments, Extended};
@@ -70,8 +70,8 @@ impl<'a> Epilogue<'a> {
         match self.fused {
             None => target.program(family, class, &spec),
             Some(fused) => {
-                let spec = spec.define("FUSED", fused.text.key);
-                target.program_with_switch(fused_family, class, &spec, |_| fused.text.switch())
+                let spec = spec.define("FUSED", fused.source.key);
+                target.program_with_switch(fused_family, class, &spec, |_| fused.source.switch())
             }
         }
     }

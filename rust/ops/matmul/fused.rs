@@ -2,7 +2,7 @@
 
 use super::compute;
 use super::epilogue::{Activation, Epilogue};
-use super::fused_text::{Fused, FusedText};
+use super::fused_source::{Fused, FusedSource};
 use crate::cl::Arg;
 use crate::error::Result;
 use crate::ops::Target;
@@ -18,8 +18,8 @@ mod ffi {
     /// The fused epilogue of a matmul or a convolution, and the memory that it reads and writes.
     #[derive(Clone, Copy, Debug)]
     pub struct FusedOperands<'a> {
-        /// The key of its source, from `fused_text`.
-        pub text: i64,
+        /// The key of its source, from `fused_source`.
+        pub epilogue: i64,
         /// Its buffers: addresses.
         pub buffers: &'a [usize],
         /// Its scalars: 64 bits each.
@@ -46,7 +46,7 @@ mod ffi {
     }
 
     extern "Rust" {
-        fn fused_text(code: &str, reports_faults: bool) -> i64;
+        fn fused_source(code: &str, reports_faults: bool) -> i64;
         fn fused_matmul(matmul: &FusedMatmul) -> Result<()>;
     }
 }
@@ -54,8 +54,8 @@ mod ffi {
 use ffi::FusedMatmul;
 pub use ffi::FusedOperands;
 
-fn fused_text(code: &str, reports_faults: bool) -> i64 {
-    FusedText::register(code, reports_faults)
+fn fused_source(code: &str, reports_faults: bool) -> i64 {
+    FusedSource::register(code, reports_faults)
 }
 
 impl FusedOperands<'_> {
@@ -64,8 +64,8 @@ impl FusedOperands<'_> {
     /// # Errors
     /// [`crate::error::Error::Invalid`] for an unknown key; otherwise as `run`.
     pub fn with<R>(&self, target: &Target, run: impl FnOnce(Fused<'_>) -> Result<R>) -> Result<R> {
-        let Self { text, buffers, scalars } = *self;
-        let text = FusedText::numbered(text)?;
+        let Self { epilogue, buffers, scalars } = *self;
+        let source = FusedSource::numbered(epilogue)?;
         let memories = buffers.iter().map(|address| target.memory(*address)).collect::<Result<Vec<_>>>()?;
         let offsets = memories.iter().map(|memory| memory.offset);
         let mut values: Vec<u64> = offsets.chain(scalars.iter().map(|scalar| *scalar as u64)).collect();
@@ -75,10 +75,10 @@ impl FusedOperands<'_> {
         }
         let mut arguments: Vec<Arg<'_>> = memories.iter().map(|memory| Arg::Buffer(memory.handle)).collect();
         arguments.push(Arg::Bytes(bytemuck::cast_slice(&values)));
-        if text.reports_faults {
+        if source.reports_faults {
             arguments.push(Arg::Buffer(target.faults()?.handle));
         }
-        run(Fused { text: &text, arguments: &arguments })
+        run(Fused { source: &source, arguments: &arguments })
     }
 }
 

@@ -2,7 +2,7 @@
 
 pub mod epilogue;
 pub mod fused;
-pub mod fused_text;
+pub mod fused_source;
 pub mod gemm;
 pub mod gemm_local;
 pub mod im2col;

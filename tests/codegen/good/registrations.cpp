@@ -85,7 +85,7 @@ REGISTER_PRIVATEUSE1_DISPATCH(exponential_stub, (&torch_opencl::native::Sample<d
 namespace torch_opencl {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  entry<at::_ops::exponential_, SmallCalls::Wait, form::Function<TORCH_OPENCL_CALLABLE(at::native::exponential_)>>(m, "exponential_", {.dtypes = 0x80e0});
+  entry<at::_ops::exponential_, SmallCalls::Kernel, form::Function<TORCH_OPENCL_CALLABLE(at::native::exponential_)>>(m, "exponential_", {.dtypes = 0x80e0});
 }
 
 }  // namespace torch_opencl
@@ -135,12 +135,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   entry<at::_ops::add_Tensor, SmallCalls::Kernel, form::Functional<at::native::structured_ufunc_add_CPU, 1>>(m, "add.Tensor", {.dtypes = 0x8eff, .promotes = true});
   entry<at::_ops::add__Tensor, SmallCalls::Kernel, form::Inplace<at::native::structured_ufunc_add_CPU>>(m, "add_.Tensor", {.dtypes = 0x8eff, .promotes = true});
   entry<at::_ops::add_out, SmallCalls::Kernel, form::Out<at::native::structured_ufunc_add_CPU, 1, SmallCalls::Kernel>>(m, "add.out", {.dtypes = 0x8eff, .promotes = true});
-  entry<at::_ops::sub_Tensor, SmallCalls::Wait, form::Functional<at::native::structured_sub_out, 1>>(m, "sub.Tensor", {.dtypes = 0x86ff, .promotes = true});
-  entry<at::_ops::sub_out, SmallCalls::Wait, form::Out<at::native::structured_sub_out, 1, SmallCalls::Wait>>(m, "sub.out", {.dtypes = 0x86ff, .promotes = true});
+  entry<at::_ops::sub_Tensor, SmallCalls::Kernel, form::Functional<at::native::structured_sub_out, 1>>(m, "sub.Tensor", {.dtypes = 0x86ff, .promotes = true});
+  entry<at::_ops::sub_out, SmallCalls::Kernel, form::Out<at::native::structured_sub_out, 1, SmallCalls::Kernel>>(m, "sub.out", {.dtypes = 0x86ff, .promotes = true});
   entry<at::_ops::exp, SmallCalls::Kernel, form::Functional<at::native::structured_exp_out, 1>>(m, "exp", {.dtypes = 0x88ff});
   entry<at::_ops::exp_, SmallCalls::Kernel, form::Inplace<at::native::structured_exp_out>>(m, "exp_", {.dtypes = 0x88ff});
   entry<at::_ops::exp_out, SmallCalls::Kernel, form::Out<at::native::structured_exp_out, 1, SmallCalls::Kernel>>(m, "exp.out", {.dtypes = 0x88ff});
-  entry<at::_ops::isnan, SmallCalls::Wait, form::Function<TORCH_OPENCL_CALLABLE(torch_opencl::native::isnan)>>(m, "isnan", {.dtypes = 0x80e0});
+  entry<at::_ops::isnan, SmallCalls::Kernel, form::Function<TORCH_OPENCL_CALLABLE(torch_opencl::native::isnan)>>(m, "isnan", {.dtypes = 0x80e0});
 }
 
 }  // namespace torch_opencl
@@ -150,6 +150,7 @@ namespace torch_opencl {
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
   entry<at::_ops::add_Tensor, SmallCalls::Kernel, form::Function<TORCH_OPENCL_CALLABLE(at::native::add_sparse)>>(m, "add.Tensor", {.dtypes = 0x8eff});
   entry<at::_ops::add__Tensor, SmallCalls::Kernel, form::Function<TORCH_OPENCL_CALLABLE(at::native::add_sparse_)>>(m, "add_.Tensor", {.dtypes = 0x8eff});
+  entry<at::_ops::isnan, SmallCalls::Kernel, form::Python>(m, "isnan", {.dtypes = 0x8eff});
 }
 
 }  // namespace torch_opencl

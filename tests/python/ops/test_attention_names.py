@@ -222,7 +222,7 @@ def test_dropout_of_sequences(device):
 def test_unsupported_arguments_are_refused(device):
     query = torch.zeros(1, 4, 2, 8, device=device)
     call = (query, query, query, None, None, 4, 4, 0.0, False)
-    with pytest.raises(RuntimeError, match="debugging mask"):
+    with pytest.raises(RuntimeError, match="return_debug_mask"):
         aten._flash_attention_forward(*call, True)
     with pytest.raises(RuntimeError, match="alibi_slopes"):
         aten._flash_attention_forward(*call, False, alibi_slopes=torch.ones(2, device=device))

@@ -263,6 +263,13 @@ def test_windows_as_columns(windows: dict, device: torch.device) -> None:
     assert_same(out, F.fold(columns, (8, 9), **windows))
 
 
+def test_columns_of_windows_of_one_element_are_a_copy(device: torch.device) -> None:
+    values = torch.randn(2, 3, 4, 5, device=device)
+    expected = values.cpu()
+    F.unfold(values, 1).add_(1)
+    assert_same(values, expected)
+
+
 @pytest.mark.parametrize("sampler", (torch.grid_sampler_2d, torch.grid_sampler_3d))
 def test_a_grid_of_another_batch_is_refused_before_its_dimensions(sampler: Callable, device: torch.device) -> None:
     for spatial in (2, 3):

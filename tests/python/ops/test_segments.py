@@ -104,6 +104,7 @@ def both(work: Callable[..., object], *inputs: Tensor, device: torch.device) -> 
     "histogram.bins_tensor",
     "histogram.bin_ct",
     "_histogramdd_bin_edges",
+    "_histogramdd_from_bin_cts",
     "_histogramdd_from_bin_tensors",
 )
 def test_histograms(dtype: torch.dtype, device: torch.device) -> None:

@@ -225,7 +225,7 @@ def test_the_warning_says_whether_dtypes_or_the_op_lack_a_kernel():
 
 def test_an_op_that_the_cpu_lacks_too(device):
     x = torch.ones(2, 1, 4, 4, device=device)
-    with warnings.catch_warnings(), pytest.raises(NotImplementedError, match="the CPU has none for it either"):
+    with warnings.catch_warnings(), pytest.raises(NotImplementedError, match="no CPU kernel either"):
         warnings.simplefilter("error")
         torch.ops.aten.cudnn_convolution_relu(x, x, None, [1, 1], [0, 0], [1, 1], 1)
     assert total() == 0
@@ -257,7 +257,7 @@ def test_a_fallback_that_needs_itself_is_an_error(device):
     with torch.library._scoped_library("torch_opencl_test", "DEF") as library:
         library.define("again(Tensor x) -> Tensor")
         library.impl("again", lambda x: torch.ops.torch_opencl_test.again(x.to(device)), "CPU")
-        with pytest.raises(NotImplementedError, match=r"'torch_opencl_test::again' .* needs itself again"):
+        with pytest.raises(NotImplementedError, match=r"'torch_opencl_test::again' .* calls the operator again"):
             torch.ops.torch_opencl_test.again(torch.ones(1, device=device))
     assert torch.linalg.det(torch.eye(3, device=device)).item() == 1
 

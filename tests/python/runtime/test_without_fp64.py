@@ -133,7 +133,7 @@ def stub_device(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     sys.path.insert(0, str(TESTS))
     from gpu_compile.record import compile_driver
 
-    folder = tmp_path_factory.mktemp("paper")
+    folder = tmp_path_factory.mktemp("stub")
     return {
         "OPENCL_DYLIB_PATH": str(compile_driver(folder)),
         "PAPER_FOLDER": str(folder),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RESULT = "result"
 
 
-def epilogue_text(kernel: "EpilogueKernel") -> str:
+def epilogue_source(kernel: "EpilogueKernel") -> str:
     """Make the source of an epilogue of a matmul or a convolution.
 
     Args:

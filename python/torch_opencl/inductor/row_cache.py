@@ -26,7 +26,7 @@ def _cost(op: str) -> int:
     return _FUNCTION if re.search(r"[a-z0-9]\(", TEMPLATES[op].text) else 1
 
 
-class Kept:
+class RowCache:
     """Values of loops over a row that later loops read from private memory.
 
     Attributes:

@@ -173,7 +173,7 @@ def _signatures(source: str, types: Sequence[str]) -> list[Signature]:
     return found[::-1]
 
 
-def program_text(
+def program_source(
     source: str, signature: Signature, dtypes: Mapping[str, torch.dtype], constants: Mapping[str, int | float | bool]
 ) -> str:
     """Write the part of the program that follows ``user.cl``.

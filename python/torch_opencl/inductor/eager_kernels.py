@@ -74,7 +74,7 @@ def keep(module: Any) -> None:
 
 
 @contextmanager
-def whole_interpolations() -> Iterator[None]:
+def eager_interpolations() -> Iterator[None]:
     """Keep interpolations undecomposed in graphs that are traced in the context.
 
     PyTorch decomposes them before autograd, with functions in the operators' tables. Ours are in the tables only while

@@ -12,7 +12,7 @@ use crate::kernels::Switch;
 
 /// The source of a fused epilogue; `epilogue.cl` says what it defines.
 #[derive(Debug)]
-pub struct FusedText {
+pub struct FusedSource {
     /// Identifies the source. Equal in every process, as it is a constant of programs.
     pub key: i64,
     code: String,
@@ -24,23 +24,23 @@ pub struct FusedText {
 #[derive(Clone, Copy, Debug)]
 pub struct Fused<'a> {
     /// Its source.
-    pub text: &'a FusedText,
+    pub source: &'a FusedSource,
     /// Its buffers, the struct of their offsets and of its scalars, and the record of faults.
     pub arguments: &'a [Arg<'a>],
 }
 
 /// Registered sources, by key.
-static TEXTS: RwLock<BTreeMap<i64, Arc<FusedText>>> = RwLock::new(BTreeMap::new());
+static SOURCES: RwLock<BTreeMap<i64, Arc<FusedSource>>> = RwLock::new(BTreeMap::new());
 
-impl FusedText {
+impl FusedSource {
     /// Registers a source, and returns its key.
     pub fn register(code: &str, reports_faults: bool) -> i64 {
-        let mut texts = TEXTS.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = SOURCES.write().unwrap_or_else(PoisonError::into_inner);
         let mut key = (FixedState::with_seed(0).hash_one(code) >> 1) as i64;
-        while texts.get(&key).is_some_and(|other| other.code != code) {
+        while sources.get(&key).is_some_and(|other| other.code != code) {
             key = (key + 1) & i64::MAX;
         }
-        texts.entry(key).or_insert_with(|| Arc::new(Self { key, code: code.to_owned(), reports_faults }));
+        sources.entry(key).or_insert_with(|| Arc::new(Self { key, code: code.to_owned(), reports_faults }));
         key
     }
 
@@ -49,8 +49,8 @@ impl FusedText {
     /// # Errors
     /// [`Error::Invalid`] for an unknown key.
     pub fn numbered(key: i64) -> Result<Arc<Self>> {
-        let text = TEXTS.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        text.ok_or_else(|| Error::Invalid(format!("OpenCL: unknown matmul epilogue id {key}")))
+        let source = SOURCES.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        source.ok_or_else(|| Error::Invalid(format!("OpenCL: unknown matmul epilogue id {key}")))
     }
 
     /// The source as a part of a program, after the functions that it calls.

@@ -13,7 +13,7 @@ from .statements import Statement
 Location = tuple[str, sympy.Expr, torch.dtype]
 
 
-class Turning(Body):
+class Transpose(Body):
     """The source of such tiles; in it `tile_row` counts rows of the body, `lane` rows in memory."""
 
     def place_of_lane(self) -> None:

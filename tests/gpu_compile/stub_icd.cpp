@@ -114,10 +114,10 @@ Status clGetPlatformInfo(void*, uint32_t what, size_t room, void* out, size_t* n
   constexpr uint32_t VERSION = 0x0901, NAME = 0x0902, VENDOR = 0x0903;
   switch (what) {
     case VERSION:
-      return answer_text("OpenCL 1.2 paper", room, out, needed);
+      return answer_text("OpenCL 1.2 stub", room, out, needed);
     case NAME:
     case VENDOR:
-      return answer_text("paper", room, out, needed);
+      return answer_text("stub", room, out, needed);
     default:
       return INVALID_VALUE;
   }
@@ -155,13 +155,13 @@ Status clGetDeviceInfo(Device* device, uint32_t what, size_t room, void* out, si
     case 0x102B: // NAME
       return answer_text(device->name, room, out, needed);
     case 0x102C: // VENDOR
-      return answer_text("paper", room, out, needed);
+      return answer_text("stub", room, out, needed);
     case 0x102D: // DRIVER_VERSION
       return answer_text("1", room, out, needed);
     case 0x102F: // VERSION
-      return answer_text("OpenCL 1.2 paper", room, out, needed);
+      return answer_text("OpenCL 1.2 stub", room, out, needed);
     case 0x103D: // OPENCL_C_VERSION
-      return answer_text("OpenCL C 1.2 paper", room, out, needed);
+      return answer_text("OpenCL C 1.2 stub", room, out, needed);
     case 0x1030: // EXTENSIONS
       return answer_text(device->extensions, room, out, needed);
     case 0x1031: // PLATFORM

@@ -1,0 +1,39 @@
+"""Operators that are composed of others in Python: the functions of rows with ``python`` in native_functions.yaml.
+
+The dispatcher calls such a function below autograd, with the operator's positional and keyword-only arguments; trailing
+arguments that equal their defaults are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import torch
+
+# The registrations last as long as this object.
+_library = torch.library.Library("aten", "IMPL")
+# The key to which `form::Python` in cpp/registration.h passes a call.
+_KEY = "PrivateUse2"
+
+
+def register() -> None:
+    """Register all functions. Their modules are imported at the first call."""
+    for row in torch.ops.torch_opencl.python_functions():
+        op, target = row.split(" ")
+        _library.impl(op, _kernel(*target.split(":")), _KEY)
+
+
+def _kernel(module: str, function: str) -> Callable[..., Any]:
+    implementation: Callable[..., Any] | None = None
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        nonlocal implementation
+        if implementation is None:
+            implementation = getattr(import_module(f"{__name__}.{module}"), function)
+        # A mode such as `torch.set_default_device` is for calls of the user.
+        with torch._C.DisableTorchFunction():
+            return implementation(*args, **kwargs)
+
+    return kernel
