@@ -181,7 +181,7 @@ struct Function {
   }
 };
 
-// An op that a Python function composes: `python/torch_opencl/_composites.py` registers it for `kPythonKey`.
+// An op that a Python function composes: torch_opencl/composites/__init__.py registers it for `kPythonKey`.
 struct Python {
   template <class Return, class... Args>
   static Return call(const OpInfo& op, Args&... args) {

@@ -96,6 +96,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "ops/test_distances.py": 1,
             "ops/test_fft.py": 1,
             "ops/test_counting.py": 1,
+            "ops/test_composites.py": 1,
             "ops/test_sparse.py": 1,
             "ops/test_assertions.py": 1,
             "ops/test_attention_names.py": 1,

@@ -252,7 +252,7 @@ _hooks.when_imported("torch._inductor.compile_fx", "torch_opencl.inductor.fall_b
 _hooks.when_imported("torch._inductor.graph", "torch_opencl.inductor.registration:keep_layouts")
 _hooks.when_imported("torch._inductor.lowering", "torch_opencl.inductor.registration:leave_to_eager")
 _hooks.when_imported("torch._inductor.lowering", "torch_opencl.inductor.lowerings:install")
-_hooks.when_imported("torch._inductor.decomposition", "torch_opencl.inductor.whole:keep")
+_hooks.when_imported("torch._inductor.decomposition", "torch_opencl.inductor.eager_kernels:keep")
 _hooks.when_imported("torch._inductor.choices", "torch_opencl.inductor.splits:install")
 _hooks.when_imported("torch._inductor.ir", "torch_opencl.inductor.strides:install")
 _hooks.when_imported("torch._inductor.runtime.benchmarking", "torch_opencl.inductor.registration:register_benchmarker")

@@ -38,7 +38,7 @@ def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tens
     is_integral = _is_integral(self)
     # Bin indices in the compute dtype, as borders between bins would shift by rounding.
     values = self.reshape(-1).to(torch.long if is_integral else get_computation_dtype(self.dtype))
-    low, high = (int(min), int(max)) if is_integral else (min, max)
+    low, high = (int(min), int(max)) if is_integral and isfinite(min) and isfinite(max) else (min, max)
     if low == high and values.numel() > 0:
         low, high = (bound.item() for bound in values.aminmax())
     if low == high:
