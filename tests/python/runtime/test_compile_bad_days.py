@@ -94,6 +94,7 @@ def test_a_forked_child_is_refused_and_the_parent_continues(tmp_path):
     assert "'spawn' start method" in output_of(code, TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
 
 
+@pytest.mark.slow
 def test_cached_graphs_are_not_used_for_a_missing_device(tmp_path):
     code = """
         import torch

@@ -25,6 +25,7 @@ def records(results: Path) -> dict[str, Record]:
     return {entry["pair"]: Record(**entry) for entry in entries}
 
 
+@pytest.mark.slow
 def test_mistakes_are_found_and_the_run_continues_after_crashes_and_hangs(tmp_path: Path) -> None:
     names = ["right", "wrong", "error", "unsupported", "crash", "cpu_crash", "hang", "random", "not_on_cpu"]
     status, text = sweep(tmp_path / "r", "--planted", ",".join(names), "--hang", "20")
@@ -40,6 +41,7 @@ def test_mistakes_are_found_and_the_run_continues_after_crashes_and_hangs(tmp_pa
     assert "7 pairs work on the CPU, 2 others are not counted" in text
 
 
+@pytest.mark.slow
 def test_a_run_continues_where_the_last_one_ended(tmp_path: Path) -> None:
     assert sweep(tmp_path / "r", "--planted", "right")[0] == 0
     status, text = sweep(tmp_path / "r", "--planted", "right,error")

@@ -100,6 +100,7 @@ def test_values_that_crashed_a_process_are_not_tried_again():
 # --- the program
 
 
+@pytest.mark.slow
 def test_tuning_can_be_interrupted_and_makes_nothing_slower(tmp_path):
     environment = {**os.environ, "TORCH_OPENCL_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-m", "torch_opencl.tune", "--quick"]

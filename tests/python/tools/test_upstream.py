@@ -82,6 +82,7 @@ def upstream(pytorch: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_failures_crashes_and_hangs_of_the_device_are_found(pytorch: Path) -> None:
     status, text = upstream(pytorch, "test_small", "test_new")
     assert status == 1, text
