@@ -226,7 +226,7 @@ def convolve(x, weight, bias=None, *, stride=ONES, dilation=ONES, transposed=Fal
     [
         (lambda x, w, f: convolve(x, w, stride=[0, 1]), "stride"),
         (lambda x, w, f: convolve(x, w, dilation=[1, 0]), "dilation"),
-        (lambda x, w, f: convolve(x, w, stride=[1]), "2 numbers"),
+        (lambda x, w, f: convolve(x, w, stride=[1]), "expected 2 values"),
         (lambda x, w, f: convolve(x, w, groups=0), "groups"),
         (lambda x, w, f: convolve(x, w, groups=3), "groups"),
         (lambda x, w, f: convolve(x, f(4, 9, 3, 3)), "channels"),
