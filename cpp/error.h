@@ -24,7 +24,7 @@ class NoFloat64 final : public c10::NotImplementedError {
 // Throws the c10::Error for the error's kind (rust/error.rs holds the other half of the table).
 [[noreturn]] void raise(const rust::Error& error);
 
-// Warns that an operation has waited for the device, if the user has asked for such warnings.
+// Warns that an operation has waited for the device, if the user has requested such warnings.
 void warn_of_wait();
 
 inline void report_waits() {

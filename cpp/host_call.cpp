@@ -7,21 +7,14 @@
 #include <cstring>
 
 #include "bridge.h"
+#include "cpu_policy.h"
 #include "error.h"
 #include "native/memory.h"
 #include "tensor_arg.h"
 
 namespace torch_opencl {
-namespace {
 
-// Up to this many elements of all tensors, a call takes less time than waiting for a queue (some 50 us, PoCL, 2 cores):
-// in general, for ops that touch each element once, and for ops that multiply.
-constexpr int64_t kMaxElements = (int64_t{1} << 16) - 1;
-constexpr int64_t kMaxTouched = (int64_t{1} << 17) - 1;
-constexpr int64_t kMaxOperands = (int64_t{1} << 18) - 1;
-
-} // namespace
-
+using namespace cpu_policy;
 void HostMemory::add(const at::Tensor& tensor) {
   if (!is_small_ || !tensor.defined()) return;
   if (!tensor.is_privateuseone()) {
@@ -54,7 +47,7 @@ void HostMemory::add(const at::Tensor& tensor) {
   addresses_.push_back(reinterpret_cast<size_t>(tensor.const_data_ptr()));
 }
 
-void HostMemory::add(const TensorArgs& args, bool uses_sizes) {
+void HostMemory::add(const TensorArgs& args) {
   const auto& tensors = args.tensors();
   for (size_t i = 0; i < tensors.size(); i++) {
     const auto [tensor, use] = tensors[i];
@@ -70,7 +63,7 @@ void HostMemory::add(const TensorArgs& args, bool uses_sizes) {
     }
   }
   add_lists(args.lists());
-  if (!uses_sizes) return;
+  if (cost_ != Cost::Sizes) return;
   for (const c10::SymIntArrayRef sizes : args.sizes()) expect(sizes);
 }
 
@@ -127,9 +120,10 @@ void HostMemory::expect(c10::SymIntArrayRef sizes) {
 int64_t HostMemory::max_elements() const {
   switch (cost_) {
     case Cost::Table:
+    case Cost::Sizes:
       return kMaxElements;
     case Cost::Elements:
-      return kMaxTouched;
+      return kMaxElementsOnce;
     case Cost::Matmul:
     case Cost::Counted:
       return kMaxOperands;
@@ -138,7 +132,7 @@ int64_t HostMemory::max_elements() const {
 }
 
 bool HostMemory::has_little_work() const {
-  if (cost_ == Cost::Table) return rows_ * columns_ <= kMaxResultElements;
+  if (cost_ == Cost::Table || cost_ == Cost::Sizes) return rows_ * columns_ <= kMaxResultElements;
   if (cost_ != Cost::Matmul) return true;
   const auto& [left, left_rows, right, right_columns] = operands_;
   return left_rows * right_columns <= kMaxResultElements && left * right_columns <= kMaxMultiplications;

@@ -27,17 +27,11 @@ class HostMemory {
   // Dtypes that the host computes as kernels do, or all dtypes, for casts.
   enum class Dtypes { Computed, All };
 
-  // Up to this many multiplications, one host thread takes less time than enqueueing a kernel and waiting for it.
-  static constexpr int64_t kMaxMultiplications = int64_t{1} << 21;
-
-  // Also limits the elements of a result: of narrow matrices, or of many rows of a small table.
-  static constexpr int64_t kMaxResultElements = (int64_t{1} << 19) - 1;
-
   explicit HostMemory(Cost cost = Cost::Table, Dtypes dtypes = Dtypes::Computed) : cost_(cost), dtypes_(dtypes) {}
 
   void add(const at::Tensor& tensor);
-  // Adds all tensors of a call. `uses_sizes`: the sizes among the arguments are those of its result.
-  void add(const TensorArgs& args, bool uses_sizes);
+  // Adds all tensors of a call.
+  void add(const TensorArgs& args);
 
   // Returns true if the host may use all tensors now: they have few elements, and dtypes that it computes as kernels
   // do.
@@ -151,7 +145,7 @@ struct HostCall<Return(Args...)> {
   // The results of the CPU kernel, unless the device's memory may not be used now or the CPU lacks the op or the dtype.
   static std::optional<Result> attempt(const OpInfo& op, Args... args) {
     HostMemory memory(op.cost);
-    memory.add(TensorArgs(args...), op.given_sizes);
+    memory.add(TensorArgs(args...));
     return memory.open() ? attempt(op, memory, args...) : std::nullopt;
   }
 

@@ -37,7 +37,7 @@ bool stores_results(const at::TensorIteratorBase& iter, at::ScalarType common) {
   return is_usual(common);
 }
 
-// The most elements of memory that an input to be cast may span.
+// Maximum number of elements of memory that an input to be cast may span.
 constexpr int64_t kMaxSpan = int64_t{1} << 17;
 
 // Returns true if the elements of a tensor do not overlap, apart from expanded dimensions, and span so little memory

@@ -5,6 +5,7 @@
 #include <ATen/native/BinaryOps.h>
 #include <c10/util/SmallVector.h>
 
+#include "cpu_policy.h"
 #include "host_dtypes.h"
 #include "one_thread.h"
 
@@ -16,10 +17,6 @@ enum class Casts { No, ToCommon };
 // An iteration with host addresses instead of device addresses, for the CPU kernel of its dispatch stub.
 class HostIteration {
  public:
-  // Up to this many elements a call takes less time than waiting for a queue (some 50 us, PoCL, 2 cores): for functions
-  // of some instructions, and for long ones, such as Bessel's, which the CPU kernels do not vectorize.
-  static constexpr int64_t kMaxElements = (int64_t{1} << 16) - 1, kMaxOfLong = (int64_t{1} << 11) - 1;
-
   // Open if the host may run it now: it has few elements, the device is the CPU, and the current stream is idle.
   HostIteration(at::TensorIteratorBase& iter, Casts casts, int64_t max_elements);
 
@@ -51,7 +48,7 @@ inline constexpr bool kHasCpuKernel<at::native::sub_stub> = false;
 
 // Calls the CPU kernel of a stub and returns true, if the host may do so now and the kernel has the dtype (ours have
 // more dtypes).
-template <auto& kStub, int64_t kMaxElements = HostIteration::kMaxElements, class Iter, class... Args>
+template <auto& kStub, int64_t kMaxElements = cpu_policy::kMaxElements, class Iter, class... Args>
 bool ran_on_host(Casts casts, Iter& iter, const Args&... args) {
   if constexpr (kHasCpuKernel<kStub>) {
     static UnsupportedDtypes unsupported;

@@ -9,7 +9,7 @@ struct Tensor;
 struct Scalar;
 
 int32_t host_threads();
-// out = alpha * a @ b, for tensors whose addresses are the host's
+// out = alpha * a @ b. The tensors' addresses are host pointers.
 void host_matmul(Tensor out, Tensor a, Tensor b, Scalar alpha);
 // out = alpha * a @ b + beta * bias
 void host_addmm(Tensor out, Tensor bias, Tensor a, Tensor b, Scalar alpha, Scalar beta);

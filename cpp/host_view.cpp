@@ -47,9 +47,9 @@ void HostView::write_back() {
   device_._set_neg(host_.is_neg());
 }
 
-// For a tensor that the CPU has given other memory.
+// Copies back a tensor whose storage the CPU function has replaced.
 void HostView::copy_replaced() {
-  // Unmap first: some drivers then write the memory back, which must not hit the memory's next owner.
+  // Unmap first: some drivers write the memory back when it is unmapped, and resize_ may free this memory.
   checked([&] { unmap(); });
   device_.resize_(host_.sizes());
   if (host_.is_non_overlapping_and_dense()) {

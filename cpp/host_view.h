@@ -24,7 +24,7 @@ class HostView {
     return device_;
   }
 
-  // Writes the op's changes back to the device: elements, and also shape, strides and lazy bits if the op changed them.
+  // Writes the op's changes back to the device: elements, and shape, strides, conj and neg bits if the op changed them.
   void write_back();
 
  private:

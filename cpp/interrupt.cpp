@@ -19,7 +19,7 @@ bool is_interrupt(const rust::Error& error) {
 }
 
 void rethrow_interrupt() {
-  TORCH_CHECK(raised != nullptr, "OpenCL: a wait was interrupted, and no signal handler raised");
+  TORCH_CHECK(raised != nullptr, "OpenCL: a wait was interrupted, but no signal handler raised an exception");
   std::rethrow_exception(std::exchange(raised, nullptr));
 }
 

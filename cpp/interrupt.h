@@ -13,7 +13,7 @@ bool is_interrupt(const rust::Error& error);
 
 namespace bridge {
 
-// Makes Python run the handlers of pending signals. Returns true if a handler has raised. Takes Python's lock.
+// Makes Python run the handlers of pending signals. Returns true if a handler has raised an exception. Takes the GIL.
 bool run_signal_handlers() noexcept;
 
 } // namespace bridge

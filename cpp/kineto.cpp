@@ -1,13 +1,13 @@
-// Tracer that gives Kineto the device's events for torch.profiler (ProfilerActivity.PrivateUse1). Releases without the
-// registry only have marks in streams: profiler.cpp.
+// Tracer that passes the device's events to Kineto for torch.profiler (ProfilerActivity.PrivateUse1). PyTorch releases
+// without the registry of such tracers only have marks in streams: profiler.cpp.
 
 #include <torch/headeronly/version.h>
 
 #if __has_include(<torch/csrc/profiler/standalone/privateuse1_profiler.h>)
 
-// Without it the header declares nothing. Wheels are built with it.
+// Without this macro the header declares nothing. PyTorch's wheels are built with it.
 #define USE_KINETO
-// Kineto's headers format text, and wheels do not export fmt's functions.
+// Kineto's headers call fmt, and PyTorch's wheels do not export fmt's functions.
 #define FMT_HEADER_ONLY
 #include <kineto/libkineto.h>
 #include <kineto/output_base.h>
@@ -189,7 +189,7 @@ class Profiler final : public libkineto::IActivityProfiler {
 
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<ActivityType>& types, const libkineto::Config&) override {
-    // Profiles of the host alone do not ask for device events.
+    // Profiles of only the host do not request device events.
     const bool is_asked = types.count(ActivityType::CONCURRENT_KERNEL) != 0;
     if (!is_asked || bridge::in_bad_fork() || bridge::device_count() == 0) return nullptr;
     return std::make_unique<Session>();

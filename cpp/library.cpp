@@ -93,7 +93,7 @@ std::string compile_binary(
   }));
 }
 
-// The kernel's buffers are first `written`, then `read`, which it only reads.
+// The kernel takes the buffers of `written` first, then those of `read`, which it does not write.
 void launch_user_kernel(
     int64_t kernel,
     at::TensorList written,
@@ -123,7 +123,7 @@ std::vector<int64_t> native_buffer(const at::Tensor& tensor) {
   return {static_cast<int64_t>(buffer.memory), static_cast<int64_t>(buffer.offset)};
 }
 
-// Wraps a buffer of other code as a tensor of bytes.
+// Wraps an external cl_mem as a tensor of bytes.
 at::Tensor adopt_buffer(int64_t device, int64_t memory) {
   const auto buffer = checked([&] { return bridge::adopt_buffer(device_index(device), static_cast<size_t>(memory)); });
   auto* data = reinterpret_cast<void*>(buffer.address);

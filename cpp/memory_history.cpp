@@ -28,7 +28,7 @@ struct Entry {
 
 class History {
  public:
-  // From now on, records and keeps the latest `most` entries. 0 stops recording.
+  // Starts recording, and keeps the latest `most` entries. If `most` is 0, stops recording.
   void start(int64_t most, bool with_stacks, bool with_free_stacks) {
     const std::lock_guard lock(mutex_);
     most_ = static_cast<size_t>(std::max<int64_t>(most, 0));
@@ -48,7 +48,7 @@ class History {
   }
 
   void add(Entry entry) {
-    // Gathering the stack takes Python's lock, so it must not happen while our lock is held.
+    // Gathering the stack takes the GIL, so it must not happen while our mutex is held.
     if (entry.is_free ? with_free_stacks_.load() : with_stacks_.load()) {
       entry.stack = torch::CapturedTraceback::gather(true, false, false);
     }

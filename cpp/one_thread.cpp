@@ -15,7 +15,7 @@ namespace torch_opencl {
 OneThread::OneThread() : threads_(at::get_num_threads()) {
   if (threads_ == 1) return;
   if (omp_set_num_threads != nullptr) omp_set_num_threads(1);
-  // If the user has set a number, MKL has its own.
+  // MKL has a separate number of threads if the user has set one for MKL.
   if (MKL_Set_Num_Threads_Local != nullptr) mkl_threads_ = MKL_Set_Num_Threads_Local(1);
 }
 

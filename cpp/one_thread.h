@@ -1,4 +1,4 @@
-// Makes ATen compute in the calling thread alone.
+// Makes ATen compute only in the calling thread.
 #pragma once
 
 namespace torch_opencl {

@@ -14,6 +14,7 @@ namespace torch_opencl {
 enum class Cost : uint8_t {
   Table,    // elements of the tensors, and of a result with the most rows and the most columns that they have
   Elements, // elements of the tensors: no result is larger, and each is accessed once or a few times
+  Sizes,    // elements of the tensors, and of a result of the sizes among the arguments
   Matmul,   // multiplications of the last two inputs, and elements of their product
   Counted,  // multiplications and elements of a result that the caller has counted
 };
@@ -52,8 +53,6 @@ struct OpRow {
   // The kernel also supports inputs that PyTorch promotes to one of these dtypes.
   bool promotes = false;
   Cost cost = Cost::Table;
-  // A `SymInt[]` argument gives the sizes of the result.
-  bool given_sizes = false;
   CpuCalls cpu = CpuCalls::None;
   // Dtypes that `cpu` applies to.
   DtypeSet cpu_dtypes = {};
@@ -69,7 +68,7 @@ struct OpInfo : OpRow {
   std::string_view name, overload;
   SmallCalls small = SmallCalls::Kernel;
   bool is_inplace;
-  // Tensors may be on different devices: copies, and lists whose tensors meet in pairs.
+  // Tensors may be on different devices: copies, and lists whose tensors are used in pairs.
   bool crosses_devices;
   // ATen has a CPU kernel.
   bool has_cpu_kernel = false;

@@ -57,7 +57,7 @@ Casts casts_of(PointwiseOp op) {
 
 at::ScalarType scalar_dtype(const at::TensorIteratorBase& iter, PointwiseOp op, int index, at::ScalarType dtype) {
   if ((opmath(op) >> (4 + index) & 1) != 0) return at::toOpMathType(dtype);
-  // For a float32 base, pow takes its exponent in double.
+  // If the base is float32, pow takes a double exponent.
   return op == PointwiseOp::pow_Tensor_Scalar && dtype == at::kFloat ? at::kDouble : dtype;
 }
 

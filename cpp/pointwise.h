@@ -4,6 +4,7 @@
 #include <ATen/core/Generator.h>
 #include <array>
 
+#include "cpu_policy.h"
 #include "host_iteration.h"
 #include "operand.h"
 #include "pointwise_op.h"
@@ -59,7 +60,7 @@ struct Pointwise<kStub, kOp, void (*)(Iter&, Parameters...)> {
  private:
   static void compute(Iter& iter, Parameters... parameters) {
     if constexpr (!is_never_on_host(kOp)) {
-      constexpr int64_t kMaxElements = is_long(kOp) ? HostIteration::kMaxOfLong : HostIteration::kMaxElements;
+      constexpr int64_t kMaxElements = is_long(kOp) ? cpu_policy::kMaxElementsOfLong : cpu_policy::kMaxElements;
       if (ran_on_host<kStub, kMaxElements>(casts_of(kOp), iter, parameters...)) return;
     }
     [[maybe_unused]] const at::ScalarType dtype = compute_dtype(iter, kOp);

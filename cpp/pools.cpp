@@ -1,4 +1,4 @@
-// Memory pools for the Python package, and streams on queues of other code.
+// Memory pools for the Python package, and streams on external queues.
 
 #include <torch/library.h>
 #include <array>

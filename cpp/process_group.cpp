@@ -29,8 +29,8 @@ const at::Tensor& first(const Tensors& tensors) {
   return tensors.front();
 }
 
-// Runs collectives of device tensors in an engine for CPU tensors. The caller's thread waits for the current stream,
-// and passes the engine the tensors' own memory if host and device share it.
+// Runs collectives of device tensors in a CPU backend (gloo, for example), the engine. The caller's thread waits for
+// the current stream. If host and device share memory, the engine uses the tensors' own memory.
 class Backend final : public c10d::Backend {
  public:
   explicit Backend(c10::intrusive_ptr<c10d::Backend> engine)
@@ -166,7 +166,7 @@ class Backend final : public c10d::Backend {
     });
   }
 
-  // Not all engines have alltoall, or have it for tensors of different sizes. This runs alltoall_base on two tensors.
+  // Some engines have no alltoall, or have it only for tensors of one size: this runs alltoall_base on two tensors.
   Work alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
     const auto sizes = [](const Tensors& tensors) {
       std::vector<int64_t> result;

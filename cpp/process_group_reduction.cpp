@@ -32,7 +32,9 @@ at::ScalarType reduced_in(at::ScalarType dtype) {
 Reduction::Reduction(const ReduceOp& op, at::ScalarType dtype) : op_(op) {
   if (op.op_ == ReduceOp::PREMUL_SUM) {
     const auto* factor = dynamic_cast<const compat::PreMulSum*>(op.supplement_.get());
-    TORCH_CHECK(factor != nullptr, "ReduceOp.PREMUL_SUM needs a factor: make it by _make_nccl_premul_sum");
+    TORCH_CHECK(
+        factor != nullptr,
+        "ReduceOp.PREMUL_SUM needs a factor: create it with torch.distributed._make_nccl_premul_sum");
     factor_ = *factor;
     op_ = ReduceOp::SUM;
   }

@@ -1,4 +1,4 @@
-// Reductions of torch.distributed, in a form that CPU engines support.
+// Reductions of torch.distributed, in a form that CPU backends (engines) support.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -61,8 +61,7 @@ at::Tensor Staging::moved(const at::Tensor& tensor, Access access) {
     if (access == Access::Read) return moved(tensor.contiguous(), access);
     TORCH_CHECK_VALUE(
         at::has_internal_overlap(tensor) != at::MemOverlap::Yes,
-        "torch.distributed: elements of a tensor to write to share memory, as those of an expanded tensor do. Clone it "
-        "first.");
+        "torch.distributed: elements of an output tensor share memory, as in an expanded tensor. Clone it first.");
     const at::Tensor copy = at::empty(tensor.sizes(), tensor.options());
     keep(tensor);
     then([tensor, copy] { tensor.copy_(copy); });

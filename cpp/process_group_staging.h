@@ -1,4 +1,4 @@
-// Gives a torch.distributed engine that supports only the CPU access to device tensors.
+// Gives a CPU backend of torch.distributed, the engine, access to device tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>

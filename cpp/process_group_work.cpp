@@ -7,7 +7,7 @@
 namespace torch_opencl::distributed {
 namespace {
 
-// The type of the outputs as in the futures of PyTorch's own engines: a list, or a list of lists.
+// The type of the outputs as in the futures of PyTorch's own backends: a list, or a list of lists.
 c10::TypePtr type_of(const TensorLists& outputs) {
   const c10::TypePtr list = c10::ListType::create(c10::TensorType::get());
   return outputs.size() > 1 ? c10::ListType::create(list) : list;

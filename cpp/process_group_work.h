@@ -1,4 +1,4 @@
-// Collectives of device tensors that run in a CPU engine.
+// Collectives of device tensors that run in a CPU backend, the engine.
 #pragma once
 
 #include <c10/core/Stream.h>

@@ -25,7 +25,7 @@ Wrap find_wrap() {
 Wrap wrap = nullptr;
 
 // Returns a new reference, or null for any failure: the caller then calls the dispatcher, which raises the error. The
-// caller holds Python's lock.
+// caller holds the GIL.
 _object* new_tensor(int device, int dtype, const int64_t* sizes, const int64_t* strides, size_t dims) noexcept {
   try {
     const c10::Device where(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device));

@@ -60,7 +60,7 @@ class DispatchEntry<Return(Args...)> {
  private:
   Return small_call(const TensorArgs& tensors, Args&... args) const {
     HostMemory memory(op_->cost);
-    memory.add(tensors, op_->given_sizes);
+    memory.add(tensors);
     if (!memory.open()) return body_(*op_, args...);
     if constexpr (kIsResult<Return> || kIsInplace) {
       if (auto result = attempt_ != nullptr ? attempt_(*op_, memory, args...) : std::nullopt) {

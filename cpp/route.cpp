@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bridge.h"
+#include "cpu_policy.h"
 #include "device_check.h"
 #include "error.h"
 #include "host_on_cpu.h"
@@ -15,9 +16,6 @@ namespace {
 
 using Use = TensorArg::Use;
 
-// From this many elements of a tensor, a call takes longer than waiting for a queue (some 50 us, PoCL, 2 cores).
-constexpr int64_t kMinLarge = int64_t{1} << 16;
-
 // Dtypes that kernels with type promotion can load: bool, and the usual integers, floats and complex numbers.
 constexpr DtypeSet kLoadable = 0x8eff;
 
@@ -25,7 +23,7 @@ bool takes_cpu(const OpInfo& op, const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_privateuseone()) return false;
   const at::ScalarType dtype = tensor.scalar_type();
   if (op.cpu == CpuCalls::Large) {
-    return tensor.numel() >= kMinLarge && op.cpu_dtypes.contains(dtype) && is_host_cpu(tensor);
+    return tensor.numel() >= cpu_policy::kMinLarge && op.cpu_dtypes.contains(dtype) && is_host_cpu(tensor);
   }
   if (!op.dtypes.contains(dtype) || (op.cpu_dtypes.contains(dtype) && is_host_cpu(tensor))) return true;
   const bool is_double = dtype == at::kDouble || dtype == at::kComplexDouble;

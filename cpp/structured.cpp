@@ -52,6 +52,9 @@ void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::Tens
 
 void store_result(const at::Tensor& out, const at::Tensor& result) {
   TORCH_INTERNAL_ASSERT(result.defined(), "an entry whose results its row stores by `out` has returned none");
+  TORCH_CHECK(
+      at::canCast(result.scalar_type(), out.scalar_type()), "result type ", result.scalar_type(),
+      " can't be cast to the desired output type ", out.scalar_type());
   at::native::resize_output(out, result.sizes());
   out.copy_(result);
 }

@@ -6,7 +6,7 @@ namespace torch_opencl {
 
 void refuse_dtype(at::ScalarType dtype) {
   checked([&] { bridge::refuse_dtype(static_cast<int32_t>(dtype)); });
-  TORCH_INTERNAL_ASSERT(false, "a dtype that kernels take has been refused: ", dtype);
+  TORCH_INTERNAL_ASSERT(false, "the bridge rejected a dtype that kernels support: ", dtype);
 }
 
 } // namespace torch_opencl

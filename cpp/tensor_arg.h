@@ -8,7 +8,7 @@
 
 namespace torch_opencl {
 
-// Raises for a tensor whose storage was freed: a null address has another meaning in the bridge.
+// Raises for a tensor whose storage was freed: in the bridge, a null address means an empty or absent tensor.
 inline void check_memory(const at::TensorBase& tensor) {
   TORCH_CHECK(
       tensor.storage().data() != nullptr, "The tensor of shape ", tensor.sizes(), " and dtype ", tensor.scalar_type(),

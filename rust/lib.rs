@@ -9,7 +9,7 @@
 //! * [`kernels`]: sources, programs, their caches.
 //! * `measured`: constants that `make bench-constants` compiles with other values.
 //! * `abi`: structs that C++ and launchers share.
-//! * [`ops`]: one launcher a kernel family, and its functions for C++.
+//! * [`ops`]: a launcher for each kernel family, and its functions for C++.
 //! * [`blas`]: the libraries that can compute matmuls, and the choice between them.
 //! * `bridge`: the runtime's functions for C++.
 

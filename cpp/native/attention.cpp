@@ -32,7 +32,7 @@ at::Tensor masked_softmax(
   if (*mask_type == 1) {
     TORCH_CHECK(
         self.dim() == 4 && mask.dim() == 2 && mask.size(0) == self.size(0) && mask.size(1) == self.size(3),
-        "Mask of sizes ", mask.sizes(), " does not mask the keys of ", self.sizes());
+        "Mask of shape ", mask.sizes(), " does not match the batch and keys of scores of shape ", self.sizes());
     hidden = mask.view({mask.size(0), 1, 1, mask.size(1)});
   }
   return self.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(dim.value_or(-1));

@@ -18,7 +18,7 @@ inline void check_sizes(const char* op, const char* name, const at::Tensor& tens
       ", but got ", tensor.sizes());
 }
 
-// For mat1 @ mat2.
+// Checks the sizes for mat1 @ mat2.
 inline void check_inner_sizes(const char* names, const at::Tensor& mat1, const at::Tensor& mat2) {
   TORCH_CHECK(
       mat1.size(1) == mat2.size(0), names, " shapes cannot be multiplied (", mat1.size(0), "x", mat1.size(1), " and ",

@@ -10,6 +10,7 @@
 #include <c10/util/strides.h>
 #include <algorithm>
 
+#include "../cpu_policy.h"
 #include "../error.h"
 #include "../host_call.h"
 #include "../tensor_arg.h"
@@ -145,8 +146,8 @@ Convolution call_of(const Arguments<Op>& args) {
 bool is_small(const Convolution& call, at::IntArrayRef sizes) {
   const int64_t results = c10::multiply_integers(sizes);
   const int64_t positions = call.transposed ? call.input.numel() : results;
-  return call.has_data() && results <= HostMemory::kMaxResultElements &&
-      positions * (call.weight.numel() / call.weight.size(0)) <= HostMemory::kMaxMultiplications;
+  return call.has_data() && results <= cpu_policy::kMaxResultElements &&
+      positions * (call.weight.numel() / call.weight.size(0)) <= cpu_policy::kMaxMultiplications;
 }
 
 } // namespace

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "../cpu_policy.h"
 #include "../error.h"
 #include "../host_call.h"
 #include "../host_on_cpu.h"
@@ -58,8 +59,9 @@ bool copied_at_once(const at::Tensor& result, const std::vector<Part>& copies) {
 // Copies slices and repeated elements: on CPUs the kernel that moves rows is as fast from its first call as the kernel
 // that casts is once specialised. Every position of a repeated dimension is a part.
 bool copied_by_rows(const at::Tensor& source, const at::Tensor& target) {
-  constexpr int64_t kLarge = int64_t{1} << 16, kParts = 16;
-  if (target.numel() < kLarge || source.scalar_type() != target.scalar_type() || source.sizes() != target.sizes() ||
+  constexpr int64_t kParts = 16;
+  if (target.numel() < cpu_policy::kMinLarge || source.scalar_type() != target.scalar_type() ||
+      source.sizes() != target.sizes() ||
       (source.is_non_overlapping_and_dense() && target.is_non_overlapping_and_dense()) || source.is_alias_of(target) ||
       at::has_internal_overlap(target) == at::MemOverlap::Yes || !is_host_cpu(target)) {
     return false;

@@ -58,7 +58,7 @@ Tensors4 backward(
   const int64_t queries = call.query.size(-2);
   TORCH_CHECK(
       logsumexp.dim() == 3 && logsumexp.size(2) >= queries, "memory-efficient attention: logsumexp of shape ",
-      logsumexp.sizes(), " does not belong to queries of shape ", args.query.sizes());
+      logsumexp.sizes(), " does not match queries of shape ", args.query.sizes());
   call.options.stream = stream_of(args.philox_seed, args.philox_offset, args.dropout_p);
   const Band band = Band::of_mask(mask_type, window, queries, call.key.size(-2));
   auto grads = restricted(call, band).backward(grad_out, out, logsumexp.narrow(2, 0, queries), wants_bias);

@@ -83,7 +83,7 @@ bool all_in_range(const at::Tensor& integers, int64_t size) {
   });
 }
 
-// For rows without elements, makes the checks that kernels make while they read rows.
+// Checks the indices if rows have no elements: kernels make these checks while they read rows.
 void check_zero_width_indices(const at::Tensor& weight, const at::Tensor& indices) {
   if (weight.size(1) > 0 || indices.numel() == 0) return;
   const auto [least, greatest] = indices.aminmax();
@@ -293,7 +293,7 @@ at::Tensor embedding_bag_dense_backward(const Arguments<at::_ops::_embedding_bag
     return at::zeros({args.num_weights, grad.size(1)}, grad.options())
         .scatter_add_(0, args.maximum_indices.to(at::kLong), taken);
   }
-  // A bag of size 0 has no indices, or padding alone.
+  // A bag of size 0 has no indices, or only padding indices.
   const at::Tensor each = mode_of(args.mode) == Mode::MEAN ? grad / args.bag_size.unsqueeze(1) : grad;
   if (auto sum = sum_by_index(args, each, weights)) return *sum;
   at::Tensor rows = for_each_index(each, args.offset2bag);

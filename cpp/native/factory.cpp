@@ -22,7 +22,7 @@ void resize_to_count(const at::Tensor& out, int64_t count) {
   if (out.numel() != count) out.resize_({count});
 }
 
-// Runs a kernel on a contiguous tensor in place of `out`.
+// Runs a kernel on a contiguous tensor instead of `out`.
 template <class Fill>
 void fill_contiguous(const at::Tensor& out, Fill&& fill) {
   const at::Tensor target = out.contiguous();

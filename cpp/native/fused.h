@@ -16,7 +16,7 @@ class FusedOperands {
  public:
   FusedOperands(int64_t epilogue, const std::vector<at::Tensor>& buffers, const std::vector<int64_t>& scalars);
 
-  // It borrows from this object, and from the scalars.
+  // The result refers to this object and to the scalars: both must outlive it.
   bridge::FusedOperands arg() const;
 
   // A result of these sizes and strides, which only the epilogue stores. Its address is an arbitrary one on the same

@@ -21,7 +21,7 @@ bridge::GridSampler sampler(const Arguments<Op>& args) {
   return {static_cast<int32_t>(args.interpolation_mode), static_cast<int32_t>(args.padding_mode), args.align_corners};
 }
 
-// Sizes of the output: those of the grid, with the input's channels in place of the coordinates.
+// Sizes of the output: those of the grid, with the input's channels instead of the coordinates.
 at::DimVector output_sizes(const at::Tensor& input, const at::Tensor& grid) {
   TORCH_CHECK(
       grid.scalar_type() == input.scalar_type(), "grid_sampler(): expected scalar type ", input.scalar_type(),

@@ -7,14 +7,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include "../cpu_policy.h"
 #include "../host_call.h"
 
 namespace torch_opencl::native {
 namespace {
-
-// Up to this many scores, the CPU's fused operator takes less time than waiting for a queue (some 50 us, PoCL, 2
-// cores).
-constexpr int64_t kMaxScores = int64_t{1} << 15;
 
 // Returns true if rows are dense, and do not overlap.
 bool has_separate_rows(const at::Tensor& tensor) {
@@ -28,7 +25,7 @@ bool fits(const FusedAttention& call) {
   const bool has_shapes = call.options.dropout_p == 0 && q.dim() == 4 && k.sizes() == v.sizes() && k.dim() == 4 &&
       q.size(0) == k.size(0) && q.size(1) == k.size(1) && q.size(3) == k.size(3) && !call.is_empty() &&
       k.scalar_type() == q.scalar_type() && v.scalar_type() == q.scalar_type() &&
-      q.numel() / q.size(3) * k.size(2) <= kMaxScores;
+      q.numel() / q.size(3) * k.size(2) <= cpu_policy::kMaxScores;
   return has_shapes && has_separate_rows(q) && has_separate_rows(k) && has_separate_rows(v) &&
       (!bias.defined() ||
        (bias.dim() == 4 && bias.stride(-1) == 1 && bias.scalar_type() == q.scalar_type() &&

@@ -14,7 +14,7 @@ at::Tensor attention_gradient_like(const at::Tensor& tensor);
 // compiled graphs rely on it.
 std::optional<Tensors2> attention_on_host(const FusedAttention& call);
 
-// `FusedAttention::backward` without the gradient of the bias, likewise.
+// `FusedAttention::backward` without the gradient of the bias, or nothing if the host may not compute it now.
 std::optional<Tensors4> attention_backward_on_host(
     const FusedAttention& call, const at::Tensor& grad_out, const at::Tensor& out, const at::Tensor& logsumexp);
 

@@ -41,7 +41,7 @@ void index_put_repeated(
 // result = self[index] along dimension 0. `index` has any shape, and `result` a row for each of its elements.
 void take_rows(const at::Tensor& result, const at::Tensor& self, const at::Tensor& index);
 
-// self[index] += rows along dimension 0, likewise.
+// self[index] += rows along dimension 0. `rows` has a row for each element of `index`.
 void add_rows(const at::Tensor& self, const at::Tensor& index, const at::Tensor& rows);
 
 } // namespace torch_opencl::native

@@ -77,7 +77,7 @@ IndexBounds bounds_of(const at::Tensor& self, at::IOptTensorListRef indices) {
   int64_t dim = 0;
   for (const at::OptionalTensorRef& given : indices) {
     const bool is_mask = given.has_value() && (given->scalar_type() == at::kBool || given->scalar_type() == at::kByte);
-    // ATen refuses more indices than dimensions.
+    // ATen raises the error for more indices than dimensions.
     if (dim >= self.dim()) break;
     if (given.has_value() && !is_mask) bounds.push_back({*given, self.size(dim), /*wraps=*/true});
     dim += is_mask ? given->dim() : 1;

@@ -48,7 +48,7 @@ int64_t block() {
   return bridge::linalg_block();
 }
 
-// Half of a size larger than one block, in whole blocks.
+// Half of a size that is larger than one block, rounded to a multiple of the block size.
 int64_t half(int64_t size) {
   return (size + block() - 1) / block() / 2 * block();
 }

@@ -16,7 +16,7 @@
 namespace torch_opencl::native {
 namespace {
 
-// The mask as a list of index tensors, one a dimension, and how many elements it selects.
+// The mask as a list of index tensors, one per dimension, and how many elements it selects.
 std::pair<c10::List<std::optional<at::Tensor>>, int64_t> indices_of(const at::Tensor& mask) {
   const at::Tensor coordinates = at_least_1d(mask).nonzero();
   c10::List<std::optional<at::Tensor>> list;
@@ -31,7 +31,7 @@ void masked_fill(at::TensorIterator& iter, const at::Scalar& value) {
   TORCH_CHECK(
       mask.scalar_type() == at::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
       mask.dtype());
-  // ATen warns of expanded tensors but fills them: an element wherever the mask says so at any of its positions.
+  // ATen warns about expanded tensors, but fills them: an element is set if the mask is true at any of its positions.
   if (at::has_internal_overlap(self) == at::MemOverlap::Yes) {
     mask = mask.expand(self.sizes());
     for (int64_t dim = 0; dim < self.dim(); dim++) {

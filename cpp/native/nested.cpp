@@ -83,7 +83,8 @@ Tensors3 native_layer_norm_backward(
 
 } // namespace
 
-// Sizes stay on the host, beside values on the device: a row of the table would check that devices are the same.
+// Not rows of the table, because sizes are on the host and values on the device: the wrapper of a row checks that all
+// tensors are on one device.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_nested_from_padded", &at::native::nested_from_padded_generic);
   m.impl("_nested_view_from_buffer", &at::native::_nested_view_from_buffer);

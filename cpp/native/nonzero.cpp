@@ -28,7 +28,7 @@ at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
   checked([&] { bridge::nonzero_count(arg(input), arg(counts)); });
   const at::Tensor ends = counts.cumsum(0);
   const int64_t total = ends.numel() == 0 ? 0 : ends[-1].item<int64_t>();
-  // With columns beside each other, as on the CPU and CUDA, which fake tensors promise.
+  // Column-major, as on the CPU and CUDA: fake tensors have these strides.
   if (at::native::resize_output(out, {total, self.dim()})) out.as_strided_({total, self.dim()}, {1, total});
   checked([&] { bridge::nonzero_write(arg(input), arg(ends), arg(out)); });
   return out;

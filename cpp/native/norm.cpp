@@ -98,7 +98,7 @@ at::DimVector statistic_sizes(const at::Tensor& input, at::IntArrayRef normalize
   return sizes;
 }
 
-// Memory for it.
+// Memory for a statistic of each row.
 at::Tensor row_statistic(const at::Tensor& input, at::IntArrayRef normalized_shape) {
   return at::empty(statistic_sizes(input, normalized_shape), statistics_options(input));
 }

@@ -24,7 +24,7 @@ class Alike {
     if (!tensor.defined()) return;
     TORCH_CHECK(
         tensor.sizes() == like.sizes(), "fused optimizer: a gradient or state of shape ", tensor.sizes(),
-        " does not belong to a parameter of shape ", like.sizes());
+        " does not match its parameter of shape ", like.sizes());
     if (tensor.strides() == like.strides() && tensor.is_non_overlapping_and_dense()) return;
     const at::Tensor model = like.is_non_overlapping_and_dense() ? like : like.contiguous();
     used_ = at::empty_strided(model.sizes(), model.strides(), tensor.options()).copy_(tensor);

@@ -13,6 +13,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "../bridge.h"
+#include "../cpu_policy.h"
 #include "../error.h"
 #include "../fallback.h"
 #include "../tensor_arg.h"
@@ -144,9 +145,8 @@ void max_pool_backward(
 // On CPUs, kernels use one lane for each channel: a local_response_norm of [4, 16, 128, 128], whose channels are a
 // spatial dimension, takes 137 ms with them, and 44 ms with ATen's CPU function (PoCL, 2 cores).
 bool has_few_planes(const at::Tensor& self, int64_t spatial) {
-  constexpr int64_t kLanes = 16, kLarge = int64_t{1} << 16;
   const int64_t planes = c10::multiply_integers(self.sizes().slice(0, static_cast<size_t>(self.dim() - spatial)));
-  return planes < kLanes && self.numel() >= kLarge && is_host_cpu(self);
+  return planes < cpu_policy::kMinLanes && self.numel() >= cpu_policy::kMinLarge && is_host_cpu(self);
 }
 
 void avg_pool(
@@ -222,8 +222,7 @@ at::Tensor max_pool3d_with_indices_backward(const Arguments<at::_ops::max_pool3d
 at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size) {
   // Lanes for channels would gather from planes: 7 x 7 averages of 64 planes of 64 x 64 take 0.7 ms with them, and
   // 0.2 ms with ATen's CPU function (PoCL, 2 cores).
-  constexpr int64_t kLarge = int64_t{1} << 16;
-  if (self.numel() >= kLarge && self.is_contiguous() && is_host_cpu(self)) {
+  if (self.numel() >= cpu_policy::kMinLarge && self.is_contiguous() && is_host_cpu(self)) {
     return call_on_host<at::_ops::_adaptive_avg_pool2d>(self, output_size);
   }
   return adaptive_average(self, output_size, 2);

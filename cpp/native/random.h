@@ -10,7 +10,7 @@
 
 namespace torch_opencl::native {
 
-// The arguments of a stub, but for the tensor that it fills.
+// The arguments of a stub, except the tensor that it fills.
 struct Draw {
   std::array<double, 2> parameters{};
   std::optional<at::Generator> generator; // none: the device's default one

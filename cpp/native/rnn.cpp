@@ -55,7 +55,7 @@ struct Network {
   // ATen's own function.
   States composed() const;
   // Returns true if the layers' own function takes the call: plain tensors of one floating dtype, with matching sizes.
-  // ATen serves, or refuses, everything else.
+  // ATen computes all other cases, or raises for them.
   bool is_simple() const;
   variable_list run_layer(const at::Tensor& steps, int64_t index, at::TensorList weights, bool has_backward) const;
   States run() const;
@@ -282,7 +282,8 @@ States Network::run() const {
       steps = at::dropout(steps, dropout, /*train=*/true);
     }
   }
-  // A layer's node keeps its output. The caller gets a copy, cheap beside the steps, and may change it in place.
+  // A layer's node keeps its output. The caller gets a copy, which it may change in place; copying is cheap
+  // compared with the steps.
   if (has_backward && !bidirectional) steps = steps.clone();
   return {batch_first ? steps.transpose(0, 1) : steps, at::stack(hy), cx.defined() ? at::stack(cy) : at::Tensor()};
 }

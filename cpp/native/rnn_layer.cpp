@@ -28,7 +28,7 @@ at::Tensor flat(const at::Tensor& steps) {
 
 // The gates' gradients at all steps, [steps, batch, gates * hidden].
 struct GateGradients {
-  at::Tensor of_input, of_state; // of the two matmuls; the same tensor but for a GRU
+  at::Tensor of_input, of_state; // of the two matmuls; the same tensor, except for a GRU
 };
 
 // The state's weights get one matmul over the steps that follow another, and one for the first step, which follows hx.

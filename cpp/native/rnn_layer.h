@@ -11,7 +11,7 @@
 
 namespace torch_opencl::native {
 
-// All tensors that gradients can be asked for, in the order in which gradients are returned. Tensors are floating and
+// All tensors that can require gradients, in the order in which gradients are returned. Tensors are floating and
 // of one dtype and device.
 struct RnnLayerInputs {
   at::Tensor input;                   // [steps, batch, features]

@@ -6,6 +6,7 @@
 #include <ATen/ops/mkldnn_rnn_layer_ops.h>
 #include <optional>
 
+#include "../cpu_policy.h"
 #include "../error.h"
 #include "../host_on_cpu.h"
 #include "../one_thread.h"
@@ -15,14 +16,11 @@
 namespace torch_opencl::native {
 namespace {
 
-// Multiplications of a step's matmul with the state that one thread computes sooner than several (some 50 us).
-constexpr int64_t kMaxMultiplications = int64_t{1} << 20;
-
 // oneDNN's cell type for the LSTM.
 constexpr int64_t kLstm = 2;
 
 bool is_short_step(const RnnLayer& layer) {
-  return layer.inputs.hx.size(0) * layer.inputs.hidden_weight.numel() <= kMaxMultiplications;
+  return layer.inputs.hx.size(0) * layer.inputs.hidden_weight.numel() <= cpu_policy::kMaxMultiplicationsOfStep;
 }
 
 // The arguments of oneDNN's functions. Short steps run on one thread, as several threads, which wait for each other at

@@ -21,7 +21,7 @@ struct HostLstmLayer {
 
 HostLstmLayer lstm_layer_on_host(const RnnLayer& layer, bool has_backward);
 
-// Gradients of all inputs, from those of the results, each of which may be undefined.
+// Gradients of all inputs, from the gradients of the results. Each gradient may be undefined.
 std::array<at::Tensor, RnnLayerInputs::kCount> lstm_layer_backward_on_host(
     const RnnLayer& layer,
     const HostLstmLayer& results,

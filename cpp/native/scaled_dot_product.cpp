@@ -116,7 +116,7 @@ Tensors2 FusedAttention::forward() const {
   const Operands operands(query, key, value, bias);
   const at::Tensor& q = operands.query;
   const int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2);
-  // Laid out as models use it next: heads beside each other.
+  // Models join the heads next, so the heads of a query are adjacent in memory.
   at::Tensor out = at::empty({batch, queries, heads, operands.value.size(3)}, q.options()).transpose(1, 2);
   at::Tensor logsumexp = at::empty({batch, heads, queries}, statistics_options(q));
   const bridge::AttentionMode mode{operands.scale(options.scale), options.is_causal, dropout_p, options.stream};

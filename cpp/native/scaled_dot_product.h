@@ -37,7 +37,7 @@ struct FusedAttention {
 
   // Output, and logsumexp [batch, heads, queries].
   Tensors2 forward() const;
-  // Gradients of query, key, value and bias, that of the bias undefined unless it is asked for.
+  // Gradients of query, key, value and bias, that of the bias undefined unless it is requested.
   Tensors4 backward(
       const at::Tensor& grad_out, const at::Tensor& out, const at::Tensor& logsumexp, bool wants_bias) const;
 };

@@ -7,6 +7,7 @@
 #include <ATen/ops/scatter_reduce.h>
 
 #include "../bridge.h"
+#include "../cpu_policy.h"
 #include "../error.h"
 #include "../fallback.h"
 #include "index.h"
@@ -44,9 +45,8 @@ void scatter_fill(const at::Tensor& self, int64_t dim, const at::Tensor& index, 
 }
 
 bool scatters_on_host(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
-  constexpr int64_t kFewRows = 16, kLarge = int64_t{1} << 16;
-  if (index.numel() < kLarge || self.numel() == 0 || self.dim() == 0) return false;
-  if (self.numel() / self.size(dim) >= kFewRows) return false;
+  if (index.numel() < cpu_policy::kMinLarge || self.numel() == 0 || self.dim() == 0) return false;
+  if (self.numel() / self.size(dim) >= cpu_policy::kMinLanes) return false;
   return checked([&] { return bridge::is_host_cpu(self.get_device()); });
 }
 

@@ -1,23 +1,24 @@
 // Matmuls with sparse matrices, for all sparse layouts.
 #include "sparse.h"
 
-#include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/native/Resize.h>
+#include <ATen/native/DispatchStub.h>
 #include <ATen/ops/_convert_indices_from_csr_to_coo.h>
-#include <ATen/ops/_sparse_coo_tensor_unsafe.h>
+#include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors_native.h>
+#include <ATen/ops/_sparse_sparse_matmul.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mm_native.h>
 #include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/searchsorted.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include "../error.h"
 #include "../host_call.h"
 #include "../tensor_arg.h"
+#include "check.h"
 #include "entries/composite.h"
 #include "torch_opencl/rust/ops/sparse/mod.rs.h"
 
@@ -36,38 +37,15 @@ Elements elements(const at::Tensor& matrix) {
   return layout == at::kSparseCsr ? by_row : by_row.transposed();
 }
 
+namespace {
+
+// Positions of elements in the flattened sparse dimensions.
 at::Tensor flatten_indices(const at::Tensor& indices, at::IntArrayRef sizes) {
   if (indices.size(0) == 0) return at::zeros({indices.size(1)}, indices.options());
   at::Tensor flat = indices.select(0, 0);
   for (int64_t dim = 1; dim < indices.size(0); dim++) flat = flat.mul(sizes[dim]).add_(indices.select(0, dim));
   return flat;
 }
-
-at::Tensor coalesced(const Elements& elements, at::IntArrayRef sizes) {
-  const at::Tensor indices = at::stack({elements.rows, elements.columns}).to(at::kLong);
-  return at::_sparse_coo_tensor_unsafe(indices, elements.values, sizes).coalesce();
-}
-
-// Expansion, to be followed by sorting and compression: Bell, Dalton and Olson, Exposing Fine-Grained Parallelism in
-// Algebraic Multigrid Methods, SIAM J. Sci. Comput. 34 (2012).
-Elements matmul(const Elements& a, const Elements& b, int64_t inner) {
-  const auto longs = a.rows.options().dtype(at::kLong);
-  const auto [b_rows, order] = b.rows.sort(/*stable=*/true, 0, /*descending=*/false);
-  const at::Tensor starts = at::searchsorted(b_rows, at::arange(inner + 1, b_rows.options()));
-  const at::Tensor first = starts.index_select(0, a.columns);
-  const at::Tensor counts = starts.index_select(0, a.columns + 1) - first;
-  const at::Tensor ends = counts.cumsum(0);
-  const int64_t pairs = counts.numel() > 0 ? ends.select(0, -1).item<int64_t>() : 0;
-  const at::Tensor pair = at::arange(pairs, longs);
-  const at::Tensor of_a = at::searchsorted(ends, pair, /*out_int32=*/false, /*right=*/true);
-  const at::Tensor nth = pair - (ends - counts).index_select(0, of_a);
-  const at::Tensor of_b = order.index_select(0, first.index_select(0, of_a) + nth);
-  return {
-      a.rows.index_select(0, of_a), b.columns.index_select(0, of_b),
-      a.values.index_select(0, of_a) * b.values.index_select(0, of_b)};
-}
-
-namespace {
 
 void check_dtypes(const at::Tensor& values, const at::Tensor& dense) {
   TORCH_CHECK(
@@ -127,6 +105,26 @@ at::Tensor csr_matmul(
   return out;
 }
 
+// The dense matmul of a sparse matrix with `rows` rows and a dense one.
+at::Tensor matmul(const Elements& matrix, int64_t rows, const at::Tensor& dense) {
+  check_dtypes(matrix.values, dense);
+  if (has_kernel(dense)) {
+    if (auto out = matmul_on_host(matrix, Compressed::No, rows, dense)) return *std::move(out);
+    at::Tensor sorted = matrix.rows, columns = matrix.columns, values = matrix.values;
+    if (!matrix.by_row) {
+      if (auto out = scattered_matmul(matrix, /*is_compressed=*/false, rows, dense)) return *out;
+      const auto [sorted_rows, order] = matrix.rows.sort(/*stable=*/true, 0, /*descending=*/false);
+      sorted = sorted_rows;
+      columns = columns.index_select(0, order);
+      values = values.index_select(0, order);
+    }
+    const at::Tensor starts = at::searchsorted(sorted, at::arange(rows + 1, sorted.options()));
+    return csr_matmul(starts, columns, values, dense);
+  }
+  const at::ScalarType sum_dtype = at::toOpMathType(dense.scalar_type());
+  return summed_terms(matrix.rows, matrix.columns, matrix.values, rows, dense, sum_dtype).to(dense.scalar_type());
+}
+
 } // namespace
 
 std::optional<at::Tensor> scattered_matmul(
@@ -158,60 +156,27 @@ at::Tensor matmul(const at::Tensor& matrix, bool transpose, const at::Tensor& de
   return matmul(transpose ? all.transposed() : all, matrix.size(transpose ? 1 : 0), dense);
 }
 
-at::Tensor matmul(const Elements& matrix, int64_t rows, const at::Tensor& dense) {
-  check_dtypes(matrix.values, dense);
-  if (has_kernel(dense)) {
-    if (auto out = matmul_on_host(matrix, Compressed::No, rows, dense)) return *std::move(out);
-    at::Tensor sorted = matrix.rows, columns = matrix.columns, values = matrix.values;
-    if (!matrix.by_row) {
-      if (auto out = scattered_matmul(matrix, /*is_compressed=*/false, rows, dense)) return *out;
-      const auto [sorted_rows, order] = matrix.rows.sort(/*stable=*/true, 0, /*descending=*/false);
-      sorted = sorted_rows;
-      columns = columns.index_select(0, order);
-      values = values.index_select(0, order);
-    }
-    const at::Tensor starts = at::searchsorted(sorted, at::arange(rows + 1, sorted.options()));
-    return csr_matmul(starts, columns, values, dense);
-  }
-  const at::ScalarType sum_dtype = at::toOpMathType(dense.scalar_type());
-  return summed_terms(matrix.rows, matrix.columns, matrix.values, rows, dense, sum_dtype).to(dense.scalar_type());
-}
-
-void add_matmul(
-    const at::Tensor& self,
-    const at::Tensor& matmul_result,
-    const at::Scalar& beta,
-    const at::Scalar& alpha,
-    const at::Tensor& out) {
-  at::Tensor sum = alpha.equal(1) ? matmul_result : matmul_result * alpha;
-  // As in BLAS, NaN in `self` is then ignored.
-  if (!beta.equal(0)) sum = self.mul(beta).add_(sum);
-  // ATen's addmm passes an empty `out`, which takes over the storage of `sum` instead of a copy.
-  const bool is_new = out.numel() == 0 && out.scalar_type() == sum.scalar_type() && sum.is_contiguous();
-  if (is_new && out.storage().use_count() == 1) {
-    out.set_(sum);
-    return;
-  }
-  at::native::resize_output(out, matmul_result.sizes());
-  out.copy_(sum);
-}
-
-at::Tensor& add_dense_matmul(
-    const at::Tensor& self,
-    const at::Tensor& mat1,
-    const at::Tensor& mat2,
-    const at::Scalar& beta,
-    const at::Scalar& alpha,
-    at::Tensor& out) {
-  const bool is_first_sparse = mat1.layout() != at::kStrided;
-  const at::Tensor matmul_result =
-      is_first_sparse ? matmul(mat1, /*transpose=*/false, mat2) : matmul(mat2, /*transpose=*/true, mat1.t()).t();
-  const auto expanded = at::expand_size(self, {mat1.size(0), mat2.size(1)}, "addmm_out");
-  add_matmul(*expanded, matmul_result, beta, alpha, out);
-  return out;
-}
-
 } // namespace sparse
+
+at::Tensor sparse_coo_tensor_with_dims_and_tensors(
+    const Arguments<at::_ops::_sparse_coo_tensor_with_dims_and_tensors>& args) {
+  return at::native::new_with_dims_and_tensor_sparse_symint(
+      args.sparse_dim, args.dense_dim, c10::fromIntArrayRefSlow(args.size), args.indices, args.values, args.dtype,
+      args.layout, args.device, args.pin_memory, args.is_coalesced);
+}
+
+// The composites' addmm, bmm and others call it for all their matmuls with a dense matrix.
+at::Tensor mm_sparse(const at::Tensor& self, const at::Tensor& mat2) {
+  if (self.is_sparse() && mat2.is_sparse()) return at::_sparse_sparse_matmul(self, mat2);
+  const bool is_first_dense = self.layout() == at::kStrided;
+  if (!is_first_dense && mat2.layout() != at::kStrided) return at::native::_sparse_csr_mm(self, mat2);
+  TORCH_CHECK(
+      self.dim() == 2 && mat2.dim() == 2, "mm: expected two matrices, but got ", self.dim(), "-D and ", mat2.dim(),
+      "-D tensors");
+  check_inner_sizes("mat1 and mat2", self, mat2);
+  if (is_first_dense) return sparse::matmul(mat2, /*transpose=*/true, self.t()).t();
+  return sparse::matmul(self, /*transpose=*/false, mat2);
+}
 
 void convert_indices_from_coo_to_csr::impl(
     const at::Tensor& self, int64_t size, bool /*out_int32*/, const at::Tensor& result) {
@@ -245,3 +210,10 @@ void convert_indices_from_csr_to_coo::impl(
 }
 
 } // namespace torch_opencl::native
+
+// ATen installs no header that declares it.
+namespace at::native {
+using flatten_indices_fn = Tensor (*)(const Tensor& indices, IntArrayRef size);
+DECLARE_DISPATCH(flatten_indices_fn, flatten_indices_stub)
+REGISTER_PRIVATEUSE1_DISPATCH(flatten_indices_stub, &torch_opencl::native::sparse::flatten_indices)
+} // namespace at::native

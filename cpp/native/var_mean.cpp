@@ -1,4 +1,4 @@
-// Variances where ATen's own functions refuse tensors of this device: in 2.11, not since.
+// Variances for PyTorch 2.11, whose own functions reject tensors of this device.
 #include "../compat.h"
 
 #if !TORCH_OPENCL_TORCH_AT_LEAST(12)

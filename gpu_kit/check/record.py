@@ -2,7 +2,7 @@
 
 Schema 1, an object with the keys
 
-- ``schema``: 1. Readers refuse other values.
+- ``schema``: 1. Readers reject other values.
 - ``kit``: the build of the kit: ``version`` of the package, ``torch`` that it was built for.
 - ``started``, ``updated``: ISO 8601, UTC.
 - ``minutes``: the time limit of each run, the first one and those that resumed it.

@@ -10,7 +10,7 @@ use pyo3_ffi::*;
 
 use super::{check, integer, raise, Raised};
 
-/// Most dimensions that are allocated here; tensors with more go through the dispatcher.
+/// Maximum number of dimensions that are allocated here; tensors with more go through the dispatcher.
 const MOST_DIMS: usize = 16;
 
 /// The type of the function in cpp/python_tensor.cpp: device, dtype, sizes, strides, and their number.
@@ -73,7 +73,7 @@ unsafe extern "C" fn entry(_: *mut PyObject, args: *mut *mut PyObject, count: Py
         return made;
     }
     let [size, stride, dtype, device] = given else { return null_mut() };
-    // SAFETY: Python's lock is held; the arguments are the caller's; the list ends with a null.
+    // SAFETY: the GIL is held; the arguments are the caller's; the list ends with a null.
     unsafe {
         PyErr_Clear();
         let otherwise = OTHERWISE.load(Ordering::Relaxed);

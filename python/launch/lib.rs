@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use pyo3_ffi::*;
 
-/// Most tensors and most scalars of a launch: the library refuses more than a kernel may have.
+/// Maximum numbers of tensors and of scalars of a launch: the library raises an error if there are more.
 const MOST_BUFFERS: usize = 60;
 const MOST_VALUES: usize = 64;
 /// Status of a launch during which a signal handler raised: its exception is set.

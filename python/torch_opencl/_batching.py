@@ -1,4 +1,4 @@
-"""A batching rule for `_cdist_backward` under torch.vmap, in place of PyTorch's."""
+"""A batching rule for `_cdist_backward` under torch.vmap, instead of PyTorch's."""
 
 import warnings
 from typing import Any

@@ -115,7 +115,7 @@ def to_capsule(
         The capsule: ``cl_mem`` and offset, shape and strides.
 
     Raises:
-        BufferError: DLPack cannot describe the tensor, or ``copy`` is False and the CPU is asked for.
+        BufferError: DLPack cannot describe the tensor, or ``copy`` is False and the CPU is requested.
     """
     if tensor.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
@@ -127,7 +127,7 @@ def to_capsule(
     wanted = own if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
     if wanted == (int(DLDeviceType.kDLCPU), 0):
         if copy is False:
-            raise BufferError("the memory of an OpenCL device is not CPU memory: it has to be copied")
+            raise BufferError("the memory of an OpenCL device is not CPU memory: it must be copied")
         return tensor.cpu().__dlpack__(max_version=max_version)
     if wanted != own:
         raise BufferError(f"a tensor of {tensor.device} cannot be exported to DLPack's device {wanted}")
@@ -175,7 +175,7 @@ def tensor_of(
     dtype: torch.dtype,
     release: Callable[[], object],
 ) -> torch.Tensor:
-    """Return a tensor over a buffer of other code, without copying.
+    """Return a tensor over an external buffer, without copying.
 
     Args:
         memory: the ``cl_mem``, in the context of one of our devices.
@@ -267,7 +267,7 @@ def _is_ours(capsule: Any) -> bool:
 
 
 def install() -> None:
-    """Let ``Tensor.__dlpack__``, ``Tensor.__dlpack_device__`` and ``torch.from_dlpack`` serve OpenCL."""
+    """Let ``Tensor.__dlpack__``, ``Tensor.__dlpack_device__`` and ``torch.from_dlpack`` support OpenCL."""
     export, device_of = torch.Tensor.__dlpack__, torch.Tensor.__dlpack_device__
     take = torch.utils.dlpack.from_dlpack
 

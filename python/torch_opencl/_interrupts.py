@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-# Kept, because the registration ends with it.
+# Kept alive, because the registration ends when this object is destroyed.
 _library: torch.library.Library | None = None
 
 

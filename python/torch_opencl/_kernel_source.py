@@ -143,7 +143,7 @@ def _signature(code: str, match: re.Match[str], types: Sequence[str]) -> Signatu
     for word in (name, *names):
         check_name(word)
     if len(set(names)) < len(names):
-        raise ValueError(f"kernel {name}: two parameters have one name: {', '.join(names)}")
+        raise ValueError(f"kernel {name}: two parameters have the same name: {', '.join(names)}")
     required = _REQUIRED.search(code[match.start() : match.end()] + code[closing : brace.end()])
     group = tuple(part.strip() for part in required.group(1).split(",")) if required else ()
     return Signature(name, parameters, match.end(), closing, brace.end(), group)
@@ -163,7 +163,7 @@ def check_name(word: str) -> None:
 
 
 def _signatures(source: str, types: Sequence[str]) -> list[Signature]:
-    """The kernels of a source, last first, without those that have a parameter no argument fits."""
+    """The kernels of a source, last first. Kernels with a parameter of an unsupported type are left out."""
     code = _without_comments(source)
     found = []
     for match in _KERNEL.finditer(code):
@@ -210,7 +210,7 @@ def _packed(signature: Signature) -> str:
 
 
 def _rewritten(source: str, text: str, signature: Signature, name: str, dtypes: Mapping[str, torch.dtype]) -> str:
-    """The text with a kernel's rewritten parameters in place of its author's.
+    """The text with a kernel's rewritten parameters instead of its author's.
 
     ``text`` equals the source up to the end of this kernel's parameters. ``name`` is its name in messages.
     """
@@ -345,7 +345,7 @@ def _parameter(text: str, kernel: str, types: Sequence[str]) -> Parameter:
 
 
 def _without_comments(source: str) -> str:
-    """The source with spaces in place of comments and strings."""
+    """The source with comments and strings replaced by spaces."""
     pattern = r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\""
     return re.sub(pattern, lambda match: re.sub(r"[^\n]", " ", match.group()), source, flags=re.DOTALL)
 

@@ -58,7 +58,7 @@ def hiding_setting() -> str | None:
     Returns:
         The name of an environment variable, or None if no setting does.
     """
-    # An empty list of devices hides all on purpose.
+    # An empty TORCH_OPENCL_DEVICES hides all devices on purpose.
     if os.environ.get("TORCH_OPENCL_DEVICES", "all").strip() == "":
         return None
     reason = native().device_error()

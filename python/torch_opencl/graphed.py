@@ -91,7 +91,7 @@ class GraphedCallable:
         _check_devices("results", self.outputs)
 
     def capture_backward(self) -> None:
-        """Compute the gradients of static outputs; they are static too."""
+        """Compute the gradients of static outputs; these gradients are static tensors too."""
         self.output_gradients = tuple(
             torch.empty_like(output) if output.requires_grad else None for output in self.outputs
         )

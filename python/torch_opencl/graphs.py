@@ -39,15 +39,15 @@ def is_current_stream_capturing() -> bool:
 
 @functools.cache
 def _watch_optimizers() -> None:
-    """Make optimizers refuse steps that a replay would not repeat, as PyTorch does for CUDA."""
+    """Make optimizers raise for steps that a graph cannot replay correctly, as PyTorch does for CUDA."""
 
     def check(optimizer: torch.optim.Optimizer, *_: object) -> None:
         # Optimizers without a `capturable` argument have no state that it would move to the device.
         is_repeated = all(group.get("capturable", True) for group in optimizer.param_groups)
         if not is_repeated and is_current_stream_capturing():
             raise RuntimeError(
-                f"a graph would replay one step of {type(optimizer).__name__}, as it counts steps on the host: make it "
-                "with capturable=True."
+                f"a graph would repeat the same step of {type(optimizer).__name__}, which counts steps on the host: "
+                "create it with capturable=True."
             )
 
     register_optimizer_step_pre_hook(check)

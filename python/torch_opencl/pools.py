@@ -106,7 +106,7 @@ def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
         TypeError: ``pool`` is not a :class:`MemPool`.
     """
     if not isinstance(pool, MemPool):
-        raise TypeError(f"pool has to be a torch.opencl.MemPool, got {type(pool).__name__}")
+        raise TypeError(f"pool must be a torch.opencl.MemPool, got {type(pool).__name__}")
     _lazy_init()
     index = _get_device_index(device, optional=True)
     native().enter_pool(index, *pool.id)
@@ -165,9 +165,9 @@ def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: torch.
         like = current_stream(index)
         stream = torch.Stream(stream_id=stream, device_index=index, device_type=like.device_type)
     if stream is not None and not isinstance(stream, torch.Stream):
-        raise TypeError(f"stream has to be a torch.Stream, a stream_id or None, got {type(stream).__name__}")
+        raise TypeError(f"stream must be a torch.Stream, a stream_id or None, got {type(stream).__name__}")
     if stream is not None and stream.device_index != index:
-        raise RuntimeError(f"a stream of {stream.device} cannot use memory that is allocated on opencl:{index}")
+        raise RuntimeError(f"a stream on {stream.device} cannot use memory that is allocated on opencl:{index}")
     with device_guard(index), select_stream(stream):
         memory = torch.empty(size, dtype=torch.uint8, device="opencl")
     address = memory.data_ptr()

@@ -86,7 +86,7 @@ class ExternalStream(Stream):
     def __new__(cls, stream_ptr: int, device: DeviceLike = None) -> "ExternalStream":
         """Make an object for the stream of the queue."""
         if not isinstance(stream_ptr, int) or not 0 <= stream_ptr < 2**63:
-            raise TypeError(f"stream_ptr has to be a cl_command_queue as an integer, got {stream_ptr!r}")
+            raise TypeError(f"stream_ptr must be a cl_command_queue as an integer, got {stream_ptr!r}")
         index = _get_device_index(device, optional=True)
         _lazy_init()
         kind = torch._C._accelerator_getStream(index).device_type

@@ -93,7 +93,7 @@ def _require_host_processor(device: DeviceLike, what: str) -> None:
     if properties.type != "cpu" or not properties.host_unified_memory or not Path("/proc/stat").exists():
         index = _get_device_index(device, optional=True)
         raise RuntimeError(
-            f"OpenCL does not report {what}, and the operating system is asked only for devices that are the host's "
+            f"OpenCL does not report {what}, and the operating system has it only for devices that are the host's "
             f"processor: opencl:{index} is {properties.name} ({properties.type})"
         )
 

@@ -11,7 +11,7 @@ pub fn obstacle(_info: &DeviceInfo) -> Option<String> {
     Some(REASON.to_owned())
 }
 
-/// Returns false: it serves no matmul.
+/// Returns false: it supports no matmul.
 pub fn serves(_matmul: &Matmul<'_>) -> bool {
     false
 }

@@ -24,7 +24,7 @@ const LARGEST: i64 = 2048;
 /// Size of a corner of the matmul that a library must first compute fast enough: for dtypes that a processor does not
 /// support, PyTorch has plain loops.
 const CORNER: i64 = 256;
-/// Most times slower than our kernels that the estimate from the corner may be.
+/// If the estimate from the corner is more than this many times slower than our kernels, the host is not measured.
 const HOPELESS: u32 = 4;
 /// Number of measurements of a matmul, unless they take longer than [`BUDGET`] in total.
 const ROUNDS: usize = 3;
@@ -69,7 +69,7 @@ static MEASURING: Mutex<()> = Mutex::new(());
 /// The library for a matmul.
 ///
 /// # Errors
-/// As the candidates report when they are measured.
+/// Errors of the candidates while they are measured.
 pub fn library(matmul: &Matmul<'_>) -> Result<Library> {
     let size = matmul.size();
     if size.volume() < SMALLEST {

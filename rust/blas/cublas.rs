@@ -140,7 +140,7 @@ unsafe fn elements<'a, T>(pointer: *mut u8, tensor: &Tensor<'_>) -> &'a [T] {
 }
 
 /// # Safety
-/// As for [`elements`], and nothing else uses it.
+/// See [`elements`]; nothing else uses the memory.
 unsafe fn elements_mut<'a, T>(pointer: *mut u8, tensor: &Tensor<'_>) -> &'a mut [T] {
     // SAFETY: promised by the caller.
     unsafe { std::slice::from_raw_parts_mut(pointer.cast(), tensor.span() / size_of::<T>()) }

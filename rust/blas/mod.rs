@@ -1,11 +1,11 @@
 //! The libraries that can compute matmuls.
 //!
-//! * `opencl`: our own kernels ([`crate::ops::matmul`]), which serve every matmul.
+//! * `opencl`: our own kernels ([`crate::ops::matmul`]), which support every matmul.
 //! * `host`: PyTorch's CPU matmul (MKL, oneDNN), on mapped memory if host and device share it.
 //! * `cublas`: NVIDIA's library, for NVIDIA devices; operands are copied through host memory.
 //!
 //! The user's [`Preference`] selects one; with `auto` the choice is measured ([`auto`]). Matmuls that the selected
-//! library does not serve use `opencl`.
+//! library does not support use `opencl`.
 
 pub mod auto;
 mod host;
@@ -116,7 +116,7 @@ impl Library {
         }
     }
 
-    /// Computes a matmul that the library serves.
+    /// Computes a matmul that the library supports.
     ///
     /// # Errors
     /// Errors of the library, the allocator and the driver.

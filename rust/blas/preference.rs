@@ -14,7 +14,7 @@ const VARIABLE: &str = "TORCH_OPENCL_BLAS";
 pub enum Preference {
     /// The fastest, by measurement.
     Auto,
-    /// This library, for every matmul that it serves.
+    /// This library, for every matmul that it supports.
     Only(Library),
 }
 

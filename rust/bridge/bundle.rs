@@ -1,4 +1,4 @@
-//! Part of the bridge: sources of programs, and the contents of bundles of binaries.
+//! Bundles of binaries for C++: the sources of programs, and the contents of bundles.
 
 use serde_json::{json, Value};
 

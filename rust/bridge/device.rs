@@ -126,8 +126,8 @@ pub fn finish_all() -> Result<()> {
     synchronized
 }
 
-/// Waits for a device whose memory is about to be released. A capture does not forbid this, as its commands run later;
-/// faults are left to callers that request them.
+/// Waits for a device whose memory is about to be released. It is allowed during a
+/// capture, because captured commands run later. It raises no faults: [`synchronize_device`] does.
 pub fn finish_device(index: i32) -> Result<()> {
     device(index)?.state()?.synchronize()
 }
@@ -148,8 +148,8 @@ pub fn computes_in_fp64(index: i32) -> Result<bool> {
     Ok(device(index)?.info.fp64)
 }
 
-/// Returns true for a device that is the host's processor, whose memory the host shares. False while a graph is
-/// captured, as graphs hold only kernels.
+/// Returns true for a device of class CPU: the host's processor, which shares the host's memory. Returns false while a
+/// graph is being captured, because a graph cannot record work of the host.
 pub fn is_host_cpu(index: i32) -> Result<bool> {
     Ok(device(index)?.class == DeviceClass::Cpu && !is_capturing(index)?)
 }
@@ -158,7 +158,7 @@ pub fn record_event(index: i32, stream: i64) -> Result<Box<TimedEvent>> {
     TimedEvent::record(index, stream).map(Box::new)
 }
 
-/// Refuses values of environment variables that would otherwise be noticed much later, or never.
+/// Returns an error for an invalid environment variable, which would otherwise be noticed much later, or never.
 pub fn check_environment() -> Result<()> {
     DeviceClass::forced()?;
     runtime::small_calls()?;

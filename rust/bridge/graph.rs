@@ -91,7 +91,7 @@ fn graph_draws(graph: &Graph) -> Result<Box<GraphDraws>> {
     Ok(Box::new(GraphDraws { draws: drawn.into_iter().map(draw).collect(), _kept: kept }))
 }
 
-/// Eight integers for each launch.
+/// Eight integers for each launch, in the format of [`crate::cl::Recording::kernels`].
 fn graph_kernels(graph: &Graph) -> Result<Vec<i64>> {
     Ok(graph.kernels()?.into_iter().flatten().map(|number| number as i64).collect())
 }
@@ -106,7 +106,7 @@ pub fn is_capturing(device: i32) -> Result<bool> {
     Ok(device.initialised().is_some() && current_stream(device.index)?.capture().is_some())
 }
 
-/// Refuses an operator that the host computes while a graph is captured.
+/// Returns an error if a graph is being captured: it cannot record an operator that the host computes.
 fn refuse_host_in_capture(device: i32, op: &str) -> Result<()> {
     current_stream(device)?.refuse_capture(&format!("{op} is computed by the host, and was called"))
 }
@@ -125,7 +125,7 @@ fn hold_generator(device: i32, generator: cxx::UniquePtr<ffi::GeneratorHold>) ->
 /// Reserves counters of a generator for a launch that is recorded.
 fn draw_captured(device: i32, generator: u64, blocks: u64) -> Result<CapturedDraw> {
     let Some(capture) = current_stream(device)?.capture() else {
-        return Err(crate::error::Error::Invalid("OpenCL: no graph is captured on this stream".to_owned()));
+        return Err(crate::error::Error::Invalid("OpenCL: no graph is being captured on this stream".to_owned()));
     };
     let ([seed, offset], is_first) = capture.draw(generator, blocks);
     Ok(CapturedDraw { seed, offset, is_first })

@@ -14,7 +14,7 @@ pub mod ffi {
         offset: usize,
     }
 
-    /// A buffer of other code, with its address for tensors.
+    /// An external buffer, with its address for tensors.
     struct AdoptedBuffer {
         address: usize,
         /// Bytes.
@@ -46,10 +46,10 @@ pub fn native_buffer(address: usize) -> Result<ffi::NativeBuffer> {
     Ok(ffi::NativeBuffer { memory: location.memory.to_bits(), offset: location.offset })
 }
 
-/// Gives an address to a buffer of other code, until the address is freed.
+/// Gives an address to an external buffer, until the address is freed.
 ///
 /// # Errors
-/// As [`Buffer::adopt`].
+/// See [`Buffer::adopt`].
 ///
 /// # Safety
 /// `memory` is a live `cl_mem`.
@@ -61,10 +61,10 @@ pub unsafe fn adopt_buffer(index: i32, memory: usize) -> Result<ffi::AdoptedBuff
     Ok(ffi::AdoptedBuffer { address: state.adopt(buffer)?, size })
 }
 
-/// The id of the stream for a command queue of other code, which is kept as long as the process lives.
+/// The id of the stream for an external command queue. The stream is kept until the process ends.
 ///
 /// # Errors
-/// As [`crate::cl::Queue::adopt`].
+/// See [`crate::cl::Queue::adopt`].
 ///
 /// # Safety
 /// `queue` is a live `cl_command_queue`, or null.

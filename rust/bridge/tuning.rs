@@ -44,7 +44,8 @@ pub fn read_tuning(index: i32) -> Result<String> {
 /// # Errors
 /// [`Error::Invalid`] if nothing is kept on disk, or the file cannot be written.
 pub fn store_tuning(index: i32, text: &str) -> Result<()> {
-    let path = path(device(index)?).ok_or_else(|| Error::Invalid("OpenCL: nothing is kept on disk".to_owned()))?;
+    let path =
+        path(device(index)?).ok_or_else(|| Error::Invalid("OpenCL: no folder to keep a tuning in".to_owned()))?;
     let written = match (text, path.parent()) {
         ("", Some(folder)) => store::make_folder(folder),
         _ => store::replace(&path, text.as_bytes()),

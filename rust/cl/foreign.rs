@@ -1,4 +1,4 @@
-//! Queues and kernels that other code created.
+//! External queues and kernels: code outside this backend created them.
 
 use opencl3::command_queue::{
     enqueue_nd_range_kernel, get_command_queue_info, retain_command_queue, CL_QUEUE_CONTEXT, CL_QUEUE_DEVICE,
@@ -42,7 +42,7 @@ impl Queue {
         Ok(adopted)
     }
 
-    /// Enqueues a kernel of other code, whose arguments that code has set.
+    /// Enqueues an external kernel, whose arguments the caller has set.
     ///
     /// # Safety
     /// `kernel` is a live `cl_kernel` of the queue's context, which no other thread uses during the call.

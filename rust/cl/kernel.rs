@@ -69,7 +69,7 @@ pub struct Kernel {
     c_name: CString,
     /// Work-items of the largest work-group that the device can run it with.
     largest_group: usize,
-    /// The driver's action at the first launch of each shape, and a bit set of the hashes of the shapes so far.
+    /// What the driver does at the first launch of each group shape, and a bit set of the hashes of the shapes so far.
     shapes: Option<(FirstLaunch, AtomicU64)>,
 }
 
@@ -82,7 +82,7 @@ unsafe impl Send for KernelHandle {}
 impl Kernel {
     pub(super) fn new(program: cl_program, device: DeviceId, name: &str, first: Option<FirstLaunch>) -> Result<Self> {
         let c_name =
-            CString::new(name).map_err(|_| Error::Invalid(format!("kernel name holds a NUL byte: {name:?}")))?;
+            CString::new(name).map_err(|_| Error::Invalid(format!("kernel name contains a NUL byte: {name:?}")))?;
         let handle = KernelHandle(check("clCreateKernel", create_kernel(program, &c_name))?);
         // Less than the device's limit if the compiler has assigned many registers to each work-item.
         let size = get_kernel_work_group_info(handle.0, device.0, CL_KERNEL_WORK_GROUP_SIZE);

@@ -12,9 +12,10 @@ use opencl3::types::{cl_context, cl_event};
 use super::{check, Context, Event};
 use crate::error::Result;
 
-/// Most launches of a batch. A chain of 1000 4-element additions on PoCL with two cores takes, until it is enqueued and
-/// until it has completed, 13 and 14 us each without batching, 8.4 and 10 in batches of 64, 7.7 and 9.1 of 256, 5.5 and
-/// 7.6 in one batch (`make bench CASES="enqueue round-trip"`): its threads and the host compete for the queue's lock.
+/// Maximum number of launches of a batch. For 1000 additions of 4 elements on PoCL with two cores, the time of each
+/// until all are enqueued, and until all have completed, is 13 and 14 us without batching, 8.4 and 10 in batches of 64,
+/// 7.7 and 9.1 of 256, 5.5 and 7.6 in one batch (`make bench CASES="enqueue round-trip"`): PoCL's threads and the host
+/// compete for the queue's lock.
 const LARGEST_BATCH: u64 = measured!("LAUNCH_BATCH", 1024);
 /// Launches between two flushes if the driver batches them itself, so that the device does not idle for long.
 const FLUSH_EVERY: u64 = 64;

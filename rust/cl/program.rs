@@ -12,7 +12,7 @@ use super::cache_check::FirstLaunch;
 use super::{check, Context, DeviceId, Kernel};
 use crate::error::{Error, Result};
 
-/// An owning, built `cl_program`.
+/// An owned `cl_program` that has been built.
 #[derive(Debug)]
 pub struct Program {
     handle: cl_program,
@@ -47,7 +47,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Sets the driver's action at first launches of the program's kernels, which are then announced (`cache_check.rs`).
+    /// Sets what the driver does at the first launch of a kernel: [`CacheCheck`](super::CacheCheck) is told before it.
     #[must_use]
     pub fn with_first_launches(mut self, first: FirstLaunch) -> Self {
         self.first_launches = Some(first);
@@ -70,8 +70,8 @@ impl Program {
     }
 
     fn build(&self, context: &Context, options: &str) -> Result<()> {
-        let options =
-            CString::new(options).map_err(|_| Error::Invalid(format!("build options hold a NUL byte: {options:?}")))?;
+        let options = CString::new(options)
+            .map_err(|_| Error::Invalid(format!("build options contain a NUL byte: {options:?}")))?;
         let result = build_program(self.handle, &[context.device().0], &options, None, std::ptr::null_mut());
         check("clBuildProgram", result)
     }
@@ -91,7 +91,7 @@ impl Program {
             .ok_or_else(|| Error::Invalid("the driver returned no program binary".to_owned()))
     }
 
-    /// Names of its kernels, separated by semicolons.
+    /// Names of the program's kernels, separated by semicolons.
     pub fn kernel_names(&self) -> Result<String> {
         let info = check("clGetProgramInfo", get_program_info(self.handle, CL_PROGRAM_KERNEL_NAMES))?;
         Ok(info.to_string())

@@ -169,7 +169,7 @@ impl Queue {
     /// signal may end the wait.
     ///
     /// # Errors
-    /// As [`Self::wait`].
+    /// See [`Self::wait`].
     pub fn make_room(&self, start: Start) -> Result<()> {
         if start == Start::Now && self.is_known_idle() {
             self.throttle.reset();
@@ -343,7 +343,7 @@ impl Queue {
     /// Blocks until a command of this queue has completed; returns immediately if that is known.
     ///
     /// # Errors
-    /// As [`Event::wait`].
+    /// See [`Event::wait`].
     pub fn wait(&self, event: &Event) -> Result<()> {
         if self.is_known_complete(event) {
             return Ok(());
@@ -364,7 +364,7 @@ impl Queue {
     /// Returns true if a command of this queue has completed.
     ///
     /// # Errors
-    /// As [`Event::is_complete`].
+    /// See [`Event::is_complete`].
     pub fn is_complete(&self, event: &Event) -> Result<bool> {
         if self.is_known_complete(event) {
             return Ok(true);

@@ -6,7 +6,7 @@
 //!
 //! On CPU devices the enqueued work is bounded too, to about [`MOST_WORK`]: a matmul may take a second there, and a
 //! process with a thousand of them cannot be stopped. The duration of a command is not known before it has run, so each
-//! command that is not short counts as many short ones, and as fewer when the device turns out to be fast.
+//! command that is not short counts as many short ones; the number is lower on a device that was measured to be fast.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ const PERIOD: u64 = 1024;
 const MOST_BEHIND: u32 = 4;
 /// Work that may be pending on a CPU device.
 const MOST_WORK: Duration = Duration::from_secs(1);
-/// Fewest short commands that any other counts as on a CPU: 32 of them keep it busy while the host is woken.
+/// Minimum number of short commands that any other counts as on a CPU: 32 of them keep it busy while the host is woken.
 const LEAST_WEIGHT: u64 = PERIOD / 8;
 
 /// Markers in a queue; the device is not known to have reached the first.

@@ -232,7 +232,7 @@ impl Recording {
     /// Sets an argument of a launch, or the pattern of a fill, for later replays.
     ///
     /// # Errors
-    /// As the driver reports.
+    /// Errors reported by the driver.
     pub fn set(&mut self, position: usize, index: u32, arg: &Arg<'_>) -> Result<()> {
         match (self.commands.get_mut(position), arg) {
             (Some(Command::Launch(launch)), _) => launch.kernel.set(index, arg).map(drop),
@@ -271,7 +271,7 @@ impl Queue {
     /// Enqueues all commands of a recording. Short kernels are held back like other short launches.
     ///
     /// # Errors
-    /// As [`Queue::wait`]; commands before the one that failed still run.
+    /// Those of [`Queue::wait`]; commands before the one that failed still run.
     pub fn replay(&self, recording: &mut Recording) -> Result<()> {
         recording.first_launches.drain(..).for_each(cache_check::expect);
         let commands = &recording.commands;

@@ -80,8 +80,8 @@ fn arrives_both_ways(context: &Context) -> Result<bool> {
     Ok(arrived && first == 0x5A && last == 0xA5)
 }
 
-/// Most bytes of a copy through a staging buffer: copying them on the host takes some microseconds, less than another
-/// wait.
+/// Maximum number of bytes of a copy through a staging buffer: copying them on the host takes some microseconds, less
+/// than another wait.
 const STAGED: usize = 64 << 10;
 
 /// Frees memory of an interrupted command after the command has completed; never if the driver does not report

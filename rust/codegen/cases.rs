@@ -9,7 +9,7 @@ use super::plan::{Distribution, Exprs, Pointwise};
 /// Added to an operation's code to form the `case` for compute dtype bool, if bool differs from the other integers.
 pub const BOOL_CASES: usize = 1000;
 
-/// Added to an operation's code, times the index of the output.
+/// The index of an output, times this, is added to an operation's code.
 pub const OUTPUT_CASES: usize = 2 * BOOL_CASES;
 
 /// Compute classes with separate expressions; float and double share theirs, and so do the two complex types.

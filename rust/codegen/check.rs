@@ -168,7 +168,8 @@ impl Checker<'_> {
         match cost.value.as_str() {
             "elements" => Some(Cost::Elements),
             "matmul" => Some(Cost::Matmul),
-            _ => self.bad_value("cost", cost, "`elements`, `matmul`, or no such key"),
+            "sizes" => Some(Cost::Sizes),
+            _ => self.bad_value("cost", cost, "`elements`, `matmul`, `sizes`, or no such key"),
         }
     }
 
@@ -260,7 +261,7 @@ impl Checker<'_> {
             let earlier = self.registered.insert((registration.op.clone(), registration.layout), *line);
             clash = clash.or(earlier.map(|earlier| (*line, &registration.op, earlier)));
         }
-        // One message a row: if one overload of a group clashes, all of them do.
+        // One message per row: if one overload of a group clashes, all of them do.
         if let Some((line, op, earlier)) = clash {
             let hint = format!("by line {earlier}");
             self.report.error_with_hint(line, format!("`{op}` is already registered"), hint);
@@ -307,8 +308,7 @@ impl Checker<'_> {
         }
         for (key, value) in foreign.into_iter().chain([("layout", layout)]) {
             if let Some(value) = value {
-                let message = format!("family `{}` has no `{key}`", family.name);
-                self.report.error(value.line, message);
+                self.report.error(value.line, format!("family `{}` has no `{key}`", family.name));
             }
         }
         for ((first, value), (second, other)) in [(entry, returns), (entry, python), (python, returns)] {

@@ -352,9 +352,6 @@ fn facts(registration: &Registration, row: &PlannedRow) -> String {
     if let Some(cost) = row.cost {
         facts.push(format!(".cost = Cost::{cost:?}"));
     }
-    if row.family.has_given_sizes(op) && small_calls(registration, row) == "SmallCalls::Cpu" {
-        facts.push(".given_sizes = true".to_owned());
-    }
     if let Some(OnCpu { calls, dtypes }) = row.on_cpu.filter(|choice| choice.calls != HostCalls::Never) {
         facts.push(format!(".cpu = CpuCalls::{calls:?}, .cpu_dtypes = {:#x}", dtypes.mask()));
     }

@@ -11,7 +11,7 @@ pub enum Kind {
     Pointwise { arity: usize },
     /// A stub filled by a `kernel`, or an `entry` that replaces ATen's own function.
     Kernel,
-    /// As `Kernel`, or a stub filled by an expression over random draws.
+    /// A kernel as in `Kernel`, or a stub filled by an expression over random draws.
     Random,
     /// ATen's own function unchanged (it only composes other ops or changes metadata), or an `entry`.
     Composite,
@@ -64,11 +64,6 @@ impl Family {
     pub fn is_small_on_host(&self, op: &str, is_out: bool) -> bool {
         let restrides = is_out && ["pool", "resample"].contains(&self.name.as_str());
         op == "embedding" || (!restrides && SMALL_ON_HOST.contains(&self.name.as_str()))
-    }
-
-    /// Returns true if an argument of an op with few elements gives the size of its result.
-    pub fn has_given_sizes(&self, op: &str) -> bool {
-        (self.name == "resample" && op.contains("upsample")) || op.starts_with("max_unpool") || op.starts_with("col2im")
     }
 }
 

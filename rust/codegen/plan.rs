@@ -63,6 +63,7 @@ pub struct OnCpu {
 pub enum Cost {
     Elements,
     Matmul,
+    Sizes,
 }
 
 /// `CpuCalls` of `op_row.h`. With `Never` kernels compute small calls too.
@@ -83,7 +84,7 @@ pub struct Registration {
     /// Stem of its headers in `ATen/ops`.
     pub header: String,
     pub form: Form,
-    /// Layout of the tensors for which it is.
+    /// Layout of the tensors for which the implementation is registered.
     pub layout: Layout,
     /// Qualified name of a class (structured forms) or function in C++, or `module:function` in Python.
     pub implementation: String,

@@ -103,7 +103,7 @@ pub struct Row {
 /// The expressions of one output.
 #[derive(Debug, Default)]
 pub struct OutputExprs {
-    /// For floats, and for the other classes if they have no separate one.
+    /// The expression for floats, and for other classes that have no separate expression.
     pub expr: Option<Text>,
     pub int: Option<Text>,
     pub bool: Option<Text>,

@@ -37,7 +37,7 @@ pub(super) fn build(recipe: &Recipe) -> Result<Program> {
     let stored = entry.load();
     let is_kept = stored.as_deref() == Some(KEPT_BY_DRIVER);
     if let Some(binary) = stored.filter(|_| !is_kept) {
-        // A binary that the driver refuses (for example after an update in place) is rebuilt and replaced.
+        // A binary that the driver rejects (for example after an update in place) is rebuilt and replaced.
         if let Ok(program) = Program::from_binary(context, &binary, &options) {
             LOADED.fetch_add(1, Ordering::Relaxed);
             return Ok(program);

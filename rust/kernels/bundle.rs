@@ -1,8 +1,8 @@
 //! A bundle: a file of precompiled programs, for a device whose driver cannot compile, or must not.
 //!
-//! It is a zip with `manifest.json`, which has the device and the version of this package for which it was made and the
-//! hash of every program, and a file for each program, named by the hash of source and options. `python -m
-//! torch_opencl.bundle` makes it. A process that uses a bundle builds nothing from source.
+//! A bundle is a zip file. Its `manifest.json` has the device and the version of this package for which the bundle was
+//! made, and the hash of every program. Each program is a file, named by the hash of source and options. `python -m
+//! torch_opencl.bundle` makes bundles. A process that uses a bundle builds nothing from source.
 
 use std::collections::HashMap;
 use std::env;
@@ -52,7 +52,7 @@ pub fn check_bundle() -> Result<()> {
 /// The bundle of this process.
 ///
 /// # Errors
-/// As [`check_bundle`].
+/// See [`check_bundle`].
 pub(super) fn of_process() -> Result<Option<&'static Bundle>> {
     let opened = BUNDLE.get_or_init(|| bundle_path().map(Bundle::open).transpose());
     opened.as_ref().map(Option::as_ref).map_err(Clone::clone)

@@ -18,7 +18,7 @@ const CAPACITY: usize = 256;
 /// Pause between two builds, if the device compiles: its threads need the compiler when a kernel is launched for the
 /// first time.
 const BREATH: Duration = Duration::from_millis(200);
-/// Interval at which queued builds are checked: one may have become hotter.
+/// Interval at which queued builds are checked again, because a program may have become more frequent.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Stack size of a thread that compiles: compilers are written for main threads, which have this size.
 const STACK: usize = 8 << 20;

@@ -39,8 +39,8 @@ fn folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<PathB
         if path.as_os_str().is_empty() {
             return Ok(None);
         }
-        // It would name a different folder for each working directory: a new cache, or one that another user has put
-        // there.
+        // A relative path would name a different folder for each working directory: a new cache, or one that another
+        // user has put there.
         if path.is_relative() {
             return Err(Error::Invalid(format!(
                 "TORCH_OPENCL_CACHE_DIR={}: expected an absolute path, or nothing to keep no compiled kernels",

@@ -45,7 +45,7 @@ pub(super) fn content(file: &mut File) -> io::Result<Vec<u8>> {
 /// Opens a file for reading; `None` if there is no file that can be trusted.
 ///
 /// # Errors
-/// As [`read`].
+/// See [`read`].
 pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
     if !path.parent().is_some_and(can_be_used) {
         return Ok(None);
@@ -111,7 +111,7 @@ fn create(path: &Path) -> io::Result<File> {
 /// Creates a folder of the user, with its parents, if it does not exist.
 ///
 /// # Errors
-/// As [`replace`].
+/// See [`replace`].
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
     if can_be_used(folder) {

@@ -68,7 +68,7 @@ impl Specialisation {
         })
     }
 
-    /// The mode of this process. An invalid value has been refused when the process began to use OpenCL.
+    /// The mode of this process. An invalid value has raised an error when the process began to use OpenCL.
     pub fn of_process() -> Self {
         static CHOSEN: OnceLock<Specialisation> = OnceLock::new();
         *CHOSEN.get_or_init(|| {
@@ -162,7 +162,7 @@ impl HotCounter {
         self.stage.load(Ordering::Relaxed) == COLD
     }
 
-    /// Called if the build was refused: a later launch requests it again.
+    /// Called if the build was not accepted: a later launch requests it again.
     pub fn defer(&self) {
         self.moves(ASKED_FOR, COLD);
     }

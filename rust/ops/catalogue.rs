@@ -73,7 +73,7 @@ pub fn catalogue(device: i32) -> Result<Vec<Listing>> {
 
 struct Catalogue {
     target: Target,
-    /// By key.
+    /// The programs by their keys.
     programs: BTreeMap<String, Listing>,
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Allocator {
     addresses: AddressMap,
     /// Shared with the graphs that use them.
     segments: HashMap<usize, Arc<Buffer>>,
-    /// Buffers of other code, which hold no blocks; also shared with graphs.
+    /// External buffers, which are not divided into blocks; also shared with graphs.
     foreign: HashMap<usize, Arc<Buffer>>,
     blocks: Blocks,
     pending: Vec<Pending>,
@@ -128,7 +128,7 @@ impl Allocator {
         self.blocks.give_back(address);
     }
 
-    /// Gives an address to a buffer of other code.
+    /// Gives an address to an external buffer.
     pub fn adopt(&mut self, space: &AddressSpace, buffer: Buffer) -> Result<usize> {
         let address =
             self.addresses.insert(space, buffer.size().max(1), Placed { memory: buffer.handle(), host: None })?;
@@ -136,7 +136,7 @@ impl Allocator {
         Ok(address)
     }
 
-    /// Releases a buffer of other code, if one starts at `address`.
+    /// Releases the external buffer that starts at `address`, if there is one.
     pub fn abandon(&mut self, space: &AddressSpace, address: usize, idle: impl Fn() -> Result<()>) -> Result<()> {
         let Some(buffer) = self.foreign.remove(&address) else { return Ok(()) };
         // With some drivers, a launch does not keep a buffer alive.

@@ -84,7 +84,7 @@ pub fn devices() -> Result<&'static [Device]> {
 /// Closes a pool: its free buffers are released to the drivers, the others once they are free and a cache is emptied.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn close_pool(pool: MemPool) -> Result<()> {
     // The pool is the parent's, whose memory the child must not release.
     if fork::in_bad_fork() {
@@ -176,7 +176,7 @@ impl DeviceState {
     /// The id of a stream for a queue that other code created; a queue always gets the same id.
     ///
     /// # Errors
-    /// As [`Queue::adopt`].
+    /// See [`Queue::adopt`].
     ///
     /// # Safety
     /// `handle` is a live `cl_command_queue`.
@@ -251,7 +251,7 @@ impl DeviceState {
         allocator.abandon(&self.space, address, || self.synchronize())
     }
 
-    /// Gives an address to a buffer of other code; it is shared until [`Self::free`].
+    /// Gives an address to an external buffer, which is shared until [`Self::free`].
     pub fn adopt(&self, buffer: Buffer) -> Result<usize> {
         self.allocator().adopt(&self.space, buffer)
     }

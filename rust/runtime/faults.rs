@@ -67,7 +67,7 @@ pub struct Faults {
 /// Messages of assertions: a record holds the index of its message.
 static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The index of a message, for a record of an assertion. Programs have few messages, so they are never removed.
+/// The index of a message, which an assertion's record holds. Messages are never removed, because programs have few.
 pub fn message_index(text: &str) -> i64 {
     let mut messages = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
     let index = messages.iter().position(|message| message == text).unwrap_or(messages.len());

@@ -1,6 +1,6 @@
 //! Memory statistics, with the meaning of `torch.cuda.memory_stats` and `host_memory_stats`.
 
-/// A value that rises and falls.
+/// A value that increases and decreases, with its peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Current value.

@@ -112,7 +112,7 @@ impl Stream {
     /// The queue, once it has room for a command.
     ///
     /// # Errors
-    /// As [`Queue::make_room`].
+    /// See [`Queue::make_room`].
     fn with_room(&self, context: &Context, start: Start) -> Result<&Queue> {
         let queue = self.own_queue(context)?;
         queue.make_room(start)?;
@@ -251,8 +251,8 @@ impl Stream {
         };
         let mut complete = queue.is_complete(&marker)?;
         if queue.has_other_users() {
-            // An earlier marker does not cover later commands of other code: a new one is needed, and time for it to
-            // complete.
+            // Other users of the queue may have enqueued commands after the marker: a new marker is needed, and time
+            // for it to complete.
             let asked = Instant::now();
             while !complete && asked.elapsed() < MARKER_TIME {
                 std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! The streams of a device: a fixed number of our own, and one for each queue of other code.
+//! The streams of a device: a fixed number of our own, and one for each external queue.
 
 use std::sync::{PoisonError, RwLock};
 

@@ -236,7 +236,7 @@ pub unsafe fn unmap_all(mappings: &[Mapping]) -> Result<()> {
 }
 
 /// # Safety
-/// As for [`unmap_all`].
+/// See [`unmap_all`].
 unsafe fn enqueue_unmaps(mappings: &[Mapping]) -> Result<Option<Last>> {
     let mut last = None;
     for mapping in mappings {

@@ -1,11 +1,11 @@
-//! Waits for the device in the middle of a program, which empty its queue: reported or refused if the user requests it
+//! Waits for the device in the middle of a program, which empty its queue. They warn or raise if the user requests it
 //! (`torch.opencl.set_sync_debug_mode`).
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::error::{Error, Result};
 
-/// The action for an operation that waits; the values are those of `torch.cuda`.
+/// What to do when an operation waits for the device; values as in `torch.cuda.set_sync_debug_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum SyncDebugMode {

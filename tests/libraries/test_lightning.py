@@ -59,7 +59,7 @@ def test_auto_chooses_the_device_only_if_enabled(device, tmp_path):
 
 
 def test_devices_that_are_not_there_are_refused(device):
-    with pytest.raises(ValueError, match=r"there are \d+ OpenCL devices, and Lightning was asked for \[1000\]"):
+    with pytest.raises(ValueError, match=r"there are \d+ OpenCL devices, and devices \[1000\] were requested"):
         lightning.Trainer(accelerator="opencl", devices=[1000])
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-# The registrations last as long as this object.
-_library = torch.library.Library("aten", "IMPL")
-# The key to which `form::Python` in cpp/registration.h passes a call.
+# The registrations last as long as these objects.
+_aten, _torchvision = torch.library.Library("aten", "IMPL"), torch.library.Library("torchvision", "IMPL")
+# The key to which `form::Python` in cpp/registration.h passes a call, of any layout.
 _KEY = "PrivateUse2"
 
 
@@ -22,7 +22,10 @@ def register() -> None:
     """Register all functions. Their modules are imported at the first call."""
     for row in torch.ops.torch_opencl.python_functions():
         op, target = row.split(" ")
-        _library.impl(op, _kernel(*target.split(":")), _KEY)
+        _aten.impl(op, _kernel(*target.split(":")), _KEY)
+    # cpp/native/torchvision.cpp calls these. Importing torchvision declares the operators.
+    _torchvision.impl("roi_align", _kernel("vision", "roi_align"), _KEY)
+    _torchvision.impl("_roi_align_backward", _kernel("vision", "roi_align_backward"), _KEY)
 
 
 def _kernel(module: str, function: str) -> Callable[..., Any]:

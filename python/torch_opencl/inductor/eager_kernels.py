@@ -246,7 +246,7 @@ def _with_size(op: Any) -> Callable[..., torch.Tensor]:
 
 
 def _recording_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Record the device of the first tensor while a function runs, if it adds to it and all sizes are known."""
+    """Record the device of the first tensor while a function runs, if the function adds to it and sizes are known."""
 
     @functools.wraps(function)
     def recorded(*args: Any, **kwargs: Any) -> Any:

@@ -61,4 +61,4 @@ def _is_on_opencl(value: Any) -> bool:
 @functools.cache
 def _warn(reason: str) -> None:
     """Warn, once for each reason."""
-    warnings.warn(f"torch.compile leaves graphs on opencl to eager mode{reason}", RuntimeWarning, stacklevel=2)
+    warnings.warn(f"torch.compile runs graphs on opencl in eager mode{reason}", RuntimeWarning, stacklevel=2)

@@ -20,7 +20,7 @@ def allow(module: Any) -> None:
     validate = module._validate_device
     devices = [each for each in validate.__code__.co_consts if isinstance(each, frozenset) and "cuda" in each]
     if len(devices) != 1:
-        # Another release: PyTorch itself refuses the device.
+        # In this release PyTorch itself rejects the device.
         return
     constants = tuple(each | {"opencl"} if each in devices else each for each in validate.__code__.co_consts)
     validate.__code__ = validate.__code__.replace(co_consts=constants)
@@ -112,7 +112,7 @@ def _trace(
         args, kwargs = pytree.tree_unflatten(filled, structure)
         return function(*args, **kwargs)
 
-    # Imported here: this module is imported together with flex_attention, which alone needs no compiler.
+    # Imported here: this module is imported together with flex_attention, which by itself needs no compiler.
     from torch._inductor.decomposition import select_decomp_table  # noqa: PLC0415
 
     functional = torch.func.functionalize(call, remove="mutations_and_views")

@@ -51,7 +51,7 @@ def _with_positions(make: Callable[..., dict[str, Any]]) -> Callable[..., dict[s
 
     @functools.wraps(make)
     def made(x: Any, *, reduction_type: str | None = None, **options: Any) -> dict[str, Any]:
-        # Releases that have the parameter `reduction_type` have it as a keyword.
+        # In releases with the parameter `reduction_type`, it is keyword-only.
         kwargs = make(x, **options) if reduction_type is None else make(x, reduction_type=reduction_type, **options)
         sizes, load = kwargs["reduction_ranges"], kwargs["inner_fn"]
         is_index = reduction_type in ("argmax", "argmin") and len(sizes) > 1

@@ -142,7 +142,7 @@ class Accumulator:
     # --- names and types
 
     def _wide(self, width: int) -> int:
-        """Lanes of the accumulator in source of a width: in a reduction over lanes each has its own."""
+        """Lanes of the accumulator in source of a width; a reduction over lanes has an accumulator for each."""
         if self.lanes.prefix != "x":
             return width
         return width if self.lanes.is_wide(self.statement.targets[0], width) else 1

@@ -1,4 +1,4 @@
-"""Graphs of compiled code, which ``mode="reduce-overhead"`` replays in place of Inductor's wrapper.
+"""Graphs of compiled code, which ``mode="reduce-overhead"`` replays instead of running Inductor's wrapper.
 
 A part of a compiled graph is called as usual a few times, then captured, and replayed from then on. Weights are read in
 place. Other inputs are copied to the buffers of the capture, except results of another capture that have the same

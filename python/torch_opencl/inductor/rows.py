@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Vectors that a short loop folds at once, each into a separate accumulator: additions need not wait for each other.
 VECTORS = 4
-# The most statements of a short loop.
+# Maximum number of statements of a short loop.
 SHORT_LOOP = 8
 
 

@@ -13,9 +13,9 @@ from torch.utils._ordered_set import OrderedSet
 from . import epilogues
 from .kernel import OpenCLKernel
 
-# The most buffers of a kernel; rust/ops/generated/mod.rs refuses 60 arguments, which include sizes.
+# Maximum number of buffers of a kernel; rust/ops/generated/mod.rs rejects 60 arguments, which include sizes.
 MOST_BUFFERS = 40
-# The most characters of a name that Inductor makes from all operators in a kernel.
+# Maximum number of characters of a name that Inductor makes from all operators in a kernel.
 MOST_NAME = 60
 
 

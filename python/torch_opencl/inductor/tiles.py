@@ -34,7 +34,8 @@ GROUP_SIDE = 32
 SHORTEST = 16
 # The longest body that is unrolled.
 UNROLLED_STATEMENTS = 10
-# The most tensors that are tiled, and the most bytes of their tiles on GPUs: every device has that much local memory.
+# Maximum number of tensors that are tiled, and of bytes of their tiles on GPUs: every device has that much local
+# memory.
 MOST_TILES = 4
 MOST_BYTES = 32 << 10
 

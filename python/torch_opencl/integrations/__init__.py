@@ -27,7 +27,7 @@ _ONLY_BY_NAME = ("cuda",)
 
 
 def enable(*libraries: str) -> tuple[str, ...]:
-    """Make libraries use OpenCL devices in place of a GPU; docs/libraries.md describes the effect for each.
+    """Make libraries use OpenCL devices instead of a GPU; docs/libraries.md describes the effect for each.
 
     The libraries are imported. Their registries for other devices are used; functions with closed lists of devices are
     replaced in this process, either all that a library needs or none. A second call does nothing.
@@ -74,5 +74,5 @@ def disable(*libraries: str) -> None:
 
 def _integration(name: str) -> ModuleType:
     if name not in LIBRARIES:
-        raise ValueError(f"there is no integration of {name!r}, but of: {', '.join(LIBRARIES)}")
+        raise ValueError(f"there is no integration of {name!r}; choose from: {', '.join(LIBRARIES)}")
     return importlib.import_module(f"torch_opencl.integrations.{name}")

@@ -82,7 +82,7 @@ def _prepare_model(original: Any) -> Any:
     def prepare_model(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.device.type != "opencl" or not self.multi_device:
             return original(self, *args, **kwargs)
-        # accelerate refuses models that a device map has divided, unless the user says otherwise.
+        # accelerate raises for models that a device map has divided, unless the user allows them.
         model = args[0] if args else kwargs["model"]
         if "ACCELERATE_BYPASS_DEVICE_MAP" not in os.environ and self.verify_device_map(model):
             return original(self, *args, **kwargs)
@@ -96,7 +96,7 @@ def _prepare_model(original: Any) -> Any:
 
 def _mixed_precision(original: Any) -> Any:
     def mixed_precision(self: Any) -> str:
-        # The constructor refuses fp16 on devices that are not in its list, so `__init__` below makes the scaler.
+        # The constructor rejects fp16 on devices that are not in its list, so `__init__` below creates the scaler.
         precision = original(self)
         hidden = precision == "fp16" and self.device.type == "opencl" and getattr(_being_made, "on", False)
         return "no" if hidden else precision

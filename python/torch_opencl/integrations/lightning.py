@@ -1,8 +1,9 @@
 """Lightning: ``Trainer(accelerator="opencl")`` and ``Fabric(accelerator="opencl")``.
 
-The accelerator is registered in Lightning's registries when they are imported. Lightning also has lists of devices for
-single-device training, sharding and mixed precision, and treats a device with an index as a CUDA device. These
-functions are replaced when the accelerator is first made; for other accelerators they are unchanged.
+The accelerator is added to Lightning's registries when Lightning is imported. For single-device training, sharding and
+mixed precision, functions of Lightning have lists of the devices that they know, or treat a device with an index as a
+CUDA device. These functions are replaced when the accelerator is first created; for other accelerators they do the same
+as before.
 """
 
 import importlib
@@ -74,7 +75,7 @@ def accelerator_class(package: str = "lightning.pytorch") -> type:
             _changes(package).apply()
 
         def __reduce__(self) -> Any:
-            # Spawned processes unpickle the trainer, and pickle would look for the class by name.
+            # Spawned processes unpickle the trainer. Pickle would look up the class by name, but it is a local class.
             return _accelerator, (package,)
 
         def setup_device(self, device: torch.device) -> None:
@@ -120,13 +121,13 @@ def _parsed(devices: Any) -> list[int]:
     """The indices for an argument ``devices``: a number of devices, or a list or string of indices."""
     count = torch_opencl.device_count()
     if isinstance(devices, str):
-        # A single number is a number of devices, as for other accelerators.
+        # A string with a single number gives the number of devices, as for other accelerators.
         devices = [each for each in devices.split(",") if each.strip()] if "," in devices else int(devices)
     if isinstance(devices, int):
         devices = range(count if devices == -1 else devices)
     indices = [each if isinstance(each, int) else _index(each) for each in devices]
     if missing := [index for index in indices if not 0 <= index < count]:
-        raise ValueError(f"there are {count} OpenCL devices, and Lightning was asked for {missing}")
+        raise ValueError(f"there are {count} OpenCL devices, and devices {missing} were requested")
     return indices
 
 
@@ -189,7 +190,7 @@ def _changes(package: str) -> Changes:
         def replacement(self: Any) -> Any:
             if not _is_ours(self, package):
                 return original(self)
-            # Lightning refuses FSDP for accelerators without the name of a GPU.
+            # Lightning allows FSDP only for accelerators whose name is that of a GPU.
             name, self._accelerator_flag = self._accelerator_flag, "gpu"
             try:
                 return original(self)

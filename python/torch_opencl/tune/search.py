@@ -10,7 +10,7 @@ from torch_opencl.tune.space import Groups
 # The mean speedup over all work that a candidate needs: more than the noise between equal candidates on a machine that
 # runs other programs.
 _GAIN = 1.02
-# The least speedup in one kind of work: a candidate may lose this much there.
+# Minimum speedup in each kind of work: a candidate may be slightly slower in one kind.
 _LEAST = 0.95
 # A candidate with a lower speedup in one kind of work is not timed with the others.
 _HOPELESS = 0.8

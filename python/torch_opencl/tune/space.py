@@ -1,6 +1,6 @@
 """The values to try, for each class of devices: groups of parameters, in order. Groups are nearly independent.
 
-A candidate names the parameters that it changes. Native code refuses values that a device does not support.
+A candidate names the parameters that it changes. Native code rejects values that a device does not support.
 """
 
 Candidate = dict[str, int]

@@ -15,7 +15,7 @@ from torch_opencl.tune.search import Search
 from torch_opencl.tune.space import groups_of
 from torch_opencl.tune.work import Bench, checked_work, timed_work
 
-# The least number of times that each of two candidates is timed, after a warm-up.
+# Minimum number of times that each of two candidates is timed, after a warm-up.
 _ROUNDS = 7
 _QUICK_ROUNDS = 5
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from torch_opencl.device import get_device_properties, synchronize
 
-# The least seconds of a timing: shorter work is repeated.
+# Minimum seconds of a timing: shorter work is repeated.
 _LEAST_SECONDS = 0.01
 # A ratio is measured until its uncertainty is this low, but at most _MOST_ROUNDS times: if other programs run, times
 # differ by half.

@@ -1,14 +1,14 @@
-// Locations of several tensors of one or more lists. They are in at most BUFFERS buffers, as small tensors share
-// buffers. The table and the kernel's other arguments must fit in the 1024 bytes that every device supports: TENSORS
-// tensors of TENSOR_LISTS lists each. A group works on a chunk of one tensor. A first tensor without elements has no
-// groups, and represents memory that all groups read.
+// Locations of the tensors of one or more lists: TENSORS tensors of each of TENSOR_LISTS lists, in at most BUFFERS
+// buffers, as small tensors share buffers. The table and the kernel's other arguments must fit in the 1024 bytes that
+// every device supports. A group works on a chunk of one tensor. If the first tensor has 0 elements, no group works on
+// it: its buffers hold data that all groups read (SHARED_START).
 
 // rust/ops/core/multi_tensor.rs writes this struct.
 typedef struct {
   ulong offsets[TENSORS][TENSOR_LISTS];  // in bytes
   long counts[TENSORS];  // elements
   long chunk;  // elements that a group takes
-  uint ends[TENSORS];  // groups up to the end of each tensor
+  uint ends[TENSORS];  // number of groups up to the end of each tensor
   uchar buffers[TENSORS][TENSOR_LISTS];
 } MultiTensorTable;
 
@@ -31,9 +31,9 @@ typedef struct {
 #define SHARED_START(table, operand) TENSOR_START(table, 0, operand)
 #define TENSOR_SCALAR(scalars, s) (scalars)[s]
 #else
-// A GPU's compiler copies a struct argument, or an array, to memory of every work-item if an index into it is not a
-// constant: here each index is a constant, and the fields of the tensor are found by comparisons that all items of a
-// group share.
+// A GPU's compiler copies a struct argument, or an array, to each work-item's private memory if an index into it is not
+// a constant. Here each index is a constant: comparisons, with the same result for all items of a group, select the
+// fields of the tensor.
 #define TENSOR_CHUNK(table, s, n, start, end)                                \
   const uint group = get_group_id(0);                                        \
   int s = 0;                                                                 \

@@ -20,7 +20,7 @@ mod ffi {
 /// Reports `message` as a fault of the stream if `condition`, one bool, is false.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn assert_true(condition: &Tensor<'_>, message: &str) -> Result<()> {
     let target = Target::of(condition.address)?;
     let program = target.program(Family::Assertion, Class::Float, &Spec::generic())?;

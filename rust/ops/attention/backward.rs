@@ -70,7 +70,7 @@ impl QuerySums {
 /// Writes the gradients of the inputs, from the gradient of `out` and the outputs of [`attention`](super::attention).
 ///
 /// # Errors
-/// As [`attention`](super::attention).
+/// See [`attention`](super::attention).
 pub fn attention_backward(
     inputs: &AttentionInputs<'_>,
     mode: &AttentionMode,

@@ -83,8 +83,9 @@ impl AttentionMode {
     }
 }
 
-/// Most queries, and keys, of a block. Blocks of 128 queries are as fast for 12 heads of width 64 and 512 x 512 scores,
-/// up to a third slower with a causal mask, and faster from 2048 on (PoCL, Xeon; `make bench CASES=attention`).
+/// Maximum number of queries, and of keys, of a block. Blocks of 128 queries are as fast for 12 heads of width 64 and
+/// 512 x 512 scores, up to a third slower with a causal mask, and faster from 2048 on (PoCL, Xeon; `make bench
+/// CASES=attention`).
 const LARGEST_BLOCK: i64 = measured!("ATTENTION_BLOCK", 64);
 /// A block holds at least one part of a matmul.
 const SMALLEST_BLOCK: i64 = 4;
@@ -97,7 +98,7 @@ const GPU_PART: (i64, i64) = (1, 4);
 const GPU_LOCAL: i64 = 32 << 10;
 /// Items of a group on GPUs: a block of 32 x 32 scores has 64 parts of 4 x 4.
 const GPU_GROUP: usize = 64;
-/// As in `scores.cl`, on GPUs.
+/// Value on GPUs, equal to that in `scores.cl`.
 const SLICES: i64 = 8;
 
 /// The two passes, which keep different blocks in local memory.

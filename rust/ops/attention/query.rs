@@ -9,9 +9,9 @@ use crate::ops::core::space::div_ceil;
 use crate::ops::core::target::ITEM_GROUP;
 use crate::ops::{Target, Tensor};
 
-/// Most queries: with more, blocks of queries share the reads of keys and values. 1, 2 and 4 queries of 12 heads of
-/// width 64 and 1024 keys take 266, 232 and 430 us here, and about 385 us each in blocks (PoCL, two cores; `make bench
-/// CASES="'1x12x1x64 *'"` with other values of this constant).
+/// Maximum number of queries: with more, blocks of queries share the reads of keys and values. 1, 2 and 4 queries of 12
+/// heads of width 64 and 1024 keys take 266, 232 and 430 us here, and about 385 us each in blocks (PoCL, two cores;
+/// `make bench CASES="'1x12x1x64 *'"` with other values of this constant).
 const FEW: i64 = measured!("ATTENTION_FEW_QUERIES", 2);
 /// Keys of a block, and the fewest keys of a run.
 const KEYS: i64 = 64;
@@ -21,7 +21,7 @@ const MOST_PARTS: i64 = 16;
 const OCCUPANCY: i64 = 4;
 
 /// Returns true if the kernels support a call: few queries in float32 or a 16-bit dtype, without dropout, and rows that
-/// fit registers. float64 is rare, and with 16 elements a row and more PoCL compiles for minutes.
+/// fit registers. float64 is rare, and with 16 or more elements per row PoCL compiles for minutes.
 pub fn takes(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMode) -> bool {
     let (class, queries) = (inputs.query.class(), inputs.query.size(2));
     let lanes = Geometry::of(target, class).lanes as i64;
@@ -66,7 +66,7 @@ pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
 /// Computes [`super::attention`] for the calls that [`takes`] accepts.
 ///
 /// # Errors
-/// As the allocator and the driver report.
+/// Errors reported by the allocator or the driver.
 pub fn forward(
     target: &Target,
     inputs: &AttentionInputs<'_>,

@@ -13,7 +13,7 @@ use crate::ops::Target;
 
 /// Input channels of a group up to which a GEMM takes longer, as its im2col matrix is packed value by value at borders.
 const FEW_CHANNELS: i64 = 4;
-/// Fewest vectors of output channels whose sums hide the latency of an addition.
+/// Minimum number of vectors of output channels whose sums hide the latency of an addition.
 const LEAST_VECTORS: i64 = 2;
 /// Weights of an output channel whose sums are in registers at a time: `WEIGHTS_AT_ONCE` of `conv_weight.cl`.
 const WEIGHTS_AT_ONCE: i64 = 6;
@@ -27,7 +27,7 @@ const SUM_BYTES: i64 = 256 << 10;
 /// output channels. Returns false, without doing anything, if another algorithm suits the convolution better.
 ///
 /// # Errors
-/// As the allocator and the driver report.
+/// Errors reported by the allocator or the driver.
 pub(in crate::ops) fn backward_weight(
     target: &Target,
     direct: &Direct,

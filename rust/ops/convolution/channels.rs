@@ -40,7 +40,7 @@ fn launch<A: Arguments>(
 /// Computes a value for each output position.
 ///
 /// # Errors
-/// As the allocator and the driver report.
+/// Errors reported by the allocator or the driver.
 pub(in crate::ops) fn convolve(
     target: &Target,
     direct: &Direct,
@@ -94,7 +94,7 @@ pub(in crate::ops) fn convolve(
 /// Computes the gradient of the weight; `epilogue` takes it as rows of kernel elements and columns of channels.
 ///
 /// # Errors
-/// As the allocator and the driver report.
+/// Errors reported by the allocator or the driver.
 pub(in crate::ops) fn backward_weight(
     target: &Target,
     direct: &Direct,

@@ -40,7 +40,7 @@ ALWAYS_INLINE void copy_gradient_row(__global const uchar *grad_output, int dt, 
     for (int x = 0; x < width; x += VEC) {
       const int positions = min(VEC, width - x);
       TV rows[VEC];
-      // Not unrolled: a load with any stride is too much code for that.
+      // The loop is not unrolled: a load with any stride is too much code to repeat.
       for (int r = 0; r < VEC; ++r) rows[r] =
           r < channels ? load_lanes(from + r * channel_step + x * position_step, position_step, positions, dt)
                        : (TV)(0);

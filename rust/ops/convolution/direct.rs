@@ -278,7 +278,7 @@ const fn local(elements: i64, size: i64) -> LocalBytes {
 /// memory.
 ///
 /// # Errors
-/// As the allocator and the driver report.
+/// Errors reported by the allocator or the driver.
 pub(in crate::ops) fn convolve(
     target: &Target,
     direct: &Direct,
@@ -322,7 +322,7 @@ pub(in crate::ops) fn convolve(
 /// kernel elements). Returns false, without doing anything, if a box does not fit local memory.
 ///
 /// # Errors
-/// As the allocator and the driver report.
+/// Errors reported by the allocator or the driver.
 pub(in crate::ops) fn backward_weight(
     target: &Target,
     direct: &Direct,

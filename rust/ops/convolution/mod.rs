@@ -78,7 +78,7 @@ mod ffi {
 
 pub use ffi::{ConvDirection, ConvParameters};
 
-/// Most input channels, and output channels, of a group for which packing costs more than it saves.
+/// Maximum number of input channels, and output channels, of a group for which packing costs more than it saves.
 const DIRECT_CHANNELS: i64 = measured!("CONV_DIRECT_CHANNELS", 4);
 /// For the gradient of the weight: the largest product of both.
 const DIRECT_WEIGHTS: i64 = 32;
@@ -292,7 +292,7 @@ impl SubConvolution {
 /// and the gradient of its output; for a transposed convolution, from the gradient of its output and its input.
 ///
 /// # Errors
-/// As [`convolve`].
+/// See [`convolve`].
 pub fn convolve_backward_weight(
     grad_weight: &Tensor<'_>,
     input: &Tensor<'_>,

@@ -38,9 +38,9 @@ type Parts = MultiTensorBatch<PARTS, 1>;
 /// Bytes of the widest word. CPUs move vectors of words.
 const CPU_WORD: i64 = 8;
 const GPU_WORD: i64 = 16;
-/// Fewest bytes that a CPU's work-item copies.
+/// Minimum number of bytes that a CPU's work-item copies.
 const CPU_CHUNK: i64 = 4096;
-/// Most words that an item of a GPU copies.
+/// Maximum number of words that an item of a GPU copies.
 const GPU_WORDS: i64 = 16;
 
 /// Rows of adjacent bytes, in memory of the result and of a part.
@@ -91,7 +91,7 @@ fn widest(target: &Target) -> i64 {
 /// part is better: the parts are not such rows, or so large that they are written past the caches.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn cat(result: &Tensor<'_>, parts: &[CatPart<'_>]) -> Result<bool> {
     let target = Target::of(result.address)?;
     let bytes = result.numel() * result.dtype.size() as i64;

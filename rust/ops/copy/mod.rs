@@ -24,7 +24,7 @@ mod ffi {
 /// Copies the upper or lower triangle of a batch of matrices and zeroes the rest; `dst` may be `src`.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn triangle(dst: &Tensor<'_>, src: &Tensor<'_>, diagonal: i64, upper: bool) -> Result<()> {
     if src.numel() == 0 {
         return Ok(());

@@ -14,11 +14,11 @@ const GPU_WORD: i64 = 4;
 /// Side of a CPU work-item's tile, in elements: the fastest of 64, 128 and 256 for 4096 x 4096 floats.
 const CPU_TILE: i64 = measured!("TRANSPOSE_TILE", 128);
 
-/// Copies `src` to `dst`, of one dtype, over `shape` (innermost dimension first), if this transposes large enough
-/// matrices. Returns true if it did.
+/// Copies `src` to `dst`, of one dtype, over `shape` (innermost dimension first), if the copy transposes large
+/// enough matrices. Returns true if it has copied.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>, non_temporal: bool) -> Result<bool> {
     let width = dst.dtype.size() as i64;
     let dims = shape.iter().zip(dst.strides.iter().zip(src.strides));

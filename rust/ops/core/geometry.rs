@@ -8,7 +8,7 @@ use crate::kernels::{CachedProgram, Class, Spec};
 /// Bytes that a work-item processes at a time: a register of today's CPUs, a load of today's GPUs.
 const CPU_VECTOR: usize = 64;
 const GPU_VECTOR: usize = 16;
-/// Most elements of narrow dtypes that a work-item of a GPU processes at a time.
+/// Maximum number of elements of narrow dtypes that a work-item of a GPU processes at a time.
 const MOST_GPU_LANES: usize = 8;
 /// Items that share a reduction on GPUs. On CPUs each item works alone, as barriers cost more than they save.
 const GPU_GROUP: usize = 256;
@@ -105,7 +105,7 @@ impl Geometry {
     /// Launches a kernel of `columns.cl`, and computes its argument `parts`.
     ///
     /// # Errors
-    /// As the driver reports.
+    /// Errors reported by the driver.
     pub fn launch_columns<A: Arguments>(
         &self,
         target: &Target,
@@ -126,7 +126,7 @@ impl Geometry {
     /// Launches a kernel that joins the `splits` of each of `results`: on CPUs with one item for each result.
     ///
     /// # Errors
-    /// As the driver reports.
+    /// Errors reported by the driver.
     pub fn launch_join<A: Arguments>(
         &self,
         target: &Target,

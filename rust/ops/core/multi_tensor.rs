@@ -14,7 +14,7 @@ use crate::kernels::Spec;
 
 /// Different buffers of a launch; as in `multi_tensor.cl`. Small tensors share buffers.
 const BUFFERS: usize = 8;
-/// Fewest elements that a group computes.
+/// Minimum number of elements that a group computes.
 pub const CHUNK: i64 = 1024;
 
 impl TensorList<'_> {
@@ -79,7 +79,7 @@ impl<const LIMIT: usize, const LISTS: usize> MultiTensorBatch<LIMIT, LISTS> {
         Self::for_each_beside(None, target, lists, counts, launch)
     }
 
-    /// As [`Self::for_each`], with `shared` as the first tensor of each launch.
+    /// Does the same as [`Self::for_each`], with `shared` as the first tensor of each launch.
     ///
     /// # Errors
     /// Errors of [`Self::for_each`].

@@ -5,7 +5,7 @@ use crate::abi::Tensor;
 use crate::error::Result;
 use crate::kernels::Layout;
 
-/// Most spatial dimensions of a tensor.
+/// Maximum number of spatial dimensions of a tensor.
 pub const SPATIAL: usize = 3;
 /// Spatial dimensions, channels and samples.
 const DIMS: usize = SPATIAL + 2;
@@ -32,7 +32,7 @@ pub fn sizes(tensor: &Tensor<'_>, spatial: usize) -> [i64; DIMS] {
 /// Sizes [W, H, D, C, N] of the first tensor and the strides of all along them.
 ///
 /// # Errors
-/// As [`Layout::new`].
+/// See [`Layout::new`].
 pub fn layout(tensors: &[&Tensor<'_>], spatial: usize) -> Result<Layout> {
     let strides: Vec<[i64; DIMS]> = tensors
         .iter()

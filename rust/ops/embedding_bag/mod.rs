@@ -12,11 +12,11 @@ mod ffi {
     /// Inputs of `embedding_bag`. Indices and offsets are contiguous and of one dtype, 32- or 64-bit.
     #[derive(Clone, Copy, Debug)]
     pub struct EmbeddingBagInputs<'a> {
-        /// The embeddings, one a row; columns are contiguous.
+        /// The embeddings, one per row; columns are contiguous.
         pub weight: Tensor<'a>,
         /// Rows of all bags, one bag after the other.
         pub indices: Tensor<'a>,
-        /// Start of each bag; one more is checked but not read.
+        /// Start of each bag; an additional last offset is checked, but not read.
         pub offsets: Tensor<'a>,
         /// Per-sample weight of each index; may be absent.
         pub scales: Tensor<'a>,
@@ -29,7 +29,7 @@ mod ffi {
     /// Outputs of `embedding_bag`, contiguous; all but the first have the indices' dtype.
     #[derive(Clone, Copy, Debug)]
     pub struct EmbeddingBagOutputs<'a> {
-        /// The bags, one a row.
+        /// The bags, one per row.
         pub output: Tensor<'a>,
         /// Number of rows of each bag.
         pub bag_size: Tensor<'a>,
@@ -54,7 +54,7 @@ pub use ffi::{EmbeddingBagInputs, EmbeddingBagOutputs};
 /// Computes the bags; does nothing without offsets.
 ///
 /// # Errors
-/// As the driver reports; an index out of range is reported at the next synchronising read.
+/// Errors reported by the driver; an index out of range is reported at the next synchronising read.
 pub fn embedding_bag(inputs: &EmbeddingBagInputs<'_>, outputs: &EmbeddingBagOutputs<'_>) -> Result<()> {
     // Offsets are checked even without columns, and even if no bag begins at them.
     if inputs.offsets.numel() == 0 {

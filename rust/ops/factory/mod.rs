@@ -33,7 +33,7 @@ fn rule_class(target: &Target, dtype: DType) -> Class {
 /// Fills a contiguous tensor with `start + i * step`.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn arange(out: &Tensor<'_>, start: Scalar, step: Scalar) -> Result<()> {
     let count = out.numel();
     if count == 0 {
@@ -58,7 +58,7 @@ pub fn arange(out: &Tensor<'_>, start: Scalar, step: Scalar) -> Result<()> {
 /// Fills a contiguous tensor with evenly spaced values from `start` to `end`, both included.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn linspace(out: &Tensor<'_>, start: Scalar, end: Scalar) -> Result<()> {
     let count = out.numel();
     if count == 0 {

@@ -30,7 +30,7 @@ type LaunchDim = Dim<5>;
 /// A dimension that is not transformed: its strides in the input and in the result.
 pub type BatchDim = Dim<2>;
 
-/// Most batch dimensions of a launch, in addition to the dimensions that a long transform is split into.
+/// Maximum number of batch dimensions of a launch, in addition to the dimensions that a long transform is split into.
 const MOST_BATCH_DIMS: usize = 4;
 
 /// One side of a transform.
@@ -49,7 +49,7 @@ pub struct Side {
 /// A transform along one dimension.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis<'a> {
-    /// Where it runs.
+    /// Device and stream of the launches.
     pub target: &'a Target,
     /// The complex class that it is computed in.
     pub class: Class,
@@ -282,7 +282,7 @@ impl Axis<'_> {
 
         let transforms: i64 = dims.iter().map(|dim| dim.size).product();
         if u32::try_from(transforms).is_err() {
-            return Err(Error::Unsupported(format!("OpenCL: an FFT of {transforms} transforms is not supported")));
+            return Err(Error::Unsupported(format!("OpenCL: a batch of {transforms} FFTs is not supported")));
         }
         let memory = |workspace: Option<&Arc<Workspace>>| self.target.memory(workspace.map_or(0, |held| held.address));
         let table = |table: Option<Table>| table.map(|table| table.on(self.target, self.class)).transpose();

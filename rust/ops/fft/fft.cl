@@ -1,20 +1,20 @@
-// Discrete Fourier transforms along one dimension. A work-group transforms a few at a time, a tile, as Stockham's
-// algorithm does (N. K. Govindaraju et al., "High performance discrete Fourier transforms on graphics processors", SC
-// 2008): work-items transform `radix` values in registers, and exchange them through local memory. The first pass reads
-// global memory, and the last one writes it; the passes between read elements length / radix apart, and write them
-// where the next pass finds them in order, so that nothing is sorted. Longer transforms are made of launches of this
-// kernel (plan.rs, axis.rs).
+// Discrete Fourier transforms along one dimension. A work-group computes a few transforms at a time, a tile, with
+// Stockham's algorithm (N. K. Govindaraju et al., "High performance discrete Fourier transforms on graphics
+// processors", SC 2008): work-items transform `radix` values in registers, and exchange them through local memory. The
+// first pass reads global memory, and the last one writes it. The passes between read elements length / radix apart,
+// and write them in the order of the next pass, so that there is no reordering (bit reversal). Longer transforms are
+// made of launches of this kernel (plan.rs, axis.rs).
 
-// One end of a launch: where it reads or writes. Strides are in elements. The index of an element is that in the whole
-// transform, of which one launch may be a part.
+// The side of a launch that reads, or that writes. Strides are in elements. An index is an element's position in the
+// whole transform; one launch may compute a part of it.
 typedef struct {
   long stride;  // between elements of one of the launch's transforms
-  long index;  // between their indices
+  long index;  // difference between the indices of these elements
   long unit;  // stride between elements of consecutive indices
-  long hermitian;  // length of a transform of which the lower half is stored, as the rest is its conjugate, or 0
-  long period;  // indices that differ by it belong to one transform of the launch
-  long factors;  // number of elements that exist, each multiplied by a factor of a table; 0: all, no factors
-  int direction;  // of the factors
+  long hermitian;  // length of the transform if only its lower half is stored (the rest is its conjugate), else 0
+  long period;  // indices that differ by a multiple of this belong to one transform of the launch
+  long factors;  // number of elements that exist, each multiplied by a factor of a table; 0: all exist, no factors
+  int direction;  // of the factors: 1 for those of the table, -1 for their conjugates
   int is_beside;  // neighbouring work-items take neighbouring transforms, not elements of one
 } End;
 SHARED(End, 56);

@@ -6,13 +6,13 @@ use crate::ops::Target;
 /// Radices, in the order in which they are used; a work-item holds `VALUES` of `butterfly.cl`.
 const RADICES: [i64; 6] = [8, 7, 5, 4, 3, 2];
 const VALUES: i64 = 8;
-/// Sizes of work-groups: the smallest one that holds a transform leaves more of a compute unit to other groups.
+/// Sizes of work-groups. The smallest one that holds a transform is used, so that more groups fit a compute unit.
 pub(super) const GROUPS: [i64; 4] = [64, 128, 256, 512];
 /// Local memory that every GPU has. If there is more, more groups share it.
 const LOCAL_BYTES: i64 = 32 << 10;
 /// Neighbours that are moved together if a transform's elements are not contiguous: 32 bytes of complex64, a sector.
 pub const BESIDE: i64 = 4;
-/// Most parts of a long transform: 4^8 elements with the shortest parts.
+/// Maximum number of parts of a long transform: 4^8 elements with the shortest parts.
 const MOST_PARTS: u32 = 8;
 
 /// Resources of a device for a work-group.
@@ -64,7 +64,7 @@ pub fn packed(radices: &[i64]) -> i64 {
     radices.iter().rev().fold(0, |packed, radix| packed << 4 | radix)
 }
 
-/// The smallest group that transforms `wanted` at a time, or else the one that transforms most.
+/// The smallest group that computes `wanted` transforms at a time; if none does, the group that computes the most.
 pub fn block(limits: Limits, length: i64, wanted: i64) -> Option<Block> {
     let radices = radices(length)?;
     let values = radices.iter().map(|radix| VALUES / radix * radix).min()?;

@@ -33,7 +33,7 @@ impl Table {
     /// The table in a device's memory.
     ///
     /// # Errors
-    /// As the driver reports.
+    /// Errors reported by the driver.
     pub fn on(self, target: &Target, class: Class) -> Result<Arc<Workspace>> {
         let memory = self.find_or_make(target, class)?;
         target.stream.keep(&memory);

@@ -51,7 +51,7 @@ impl Norm {
             f64::INFINITY => Ok(Self::Max),
             1.0 => Ok(Self::Sum),
             2.0 => Ok(Self::Euclid),
-            _ => Err(Error::Invalid(format!("OpenCL: lists of tensors have no kernel for norms of order {order}"))),
+            _ => Err(Error::Invalid(format!("OpenCL: norms of order {order} of lists of tensors are not supported"))),
         }
     }
 }

@@ -1,5 +1,5 @@
-// Functions for kernels that torch.compile generates: python/torch_opencl/inductor writes their source, which follows
-// this one.
+// Functions for kernels that torch.compile generates: python/torch_opencl/inductor writes the kernels' source, which
+// follows this source.
 //
 // Names of functions have the type of their operands, `maximum_float16`, or the number of lanes and the name of a
 // dtype's storage, `load16_bf16`. Values of 16-bit floats are float; values of bool and of integers of up to 32 bits
@@ -62,7 +62,7 @@ INLINE uint shift_right_uint(uint a, uint n) { return n >= 32 ? 0 : a >> n; }
 INLINE ulong shift_left_ulong(ulong a, ulong n) { return n >= 64 ? 0 : a << n; }
 INLINE ulong shift_right_ulong(ulong a, ulong n) { return n >= 64 ? 0 : a >> n; }
 
-// By squaring, with wraparound. A negative power is 0 except for the bases 1 and -1.
+// Integer power by squaring, with wraparound. A negative power is 0, except for the bases 1 and -1.
 #define DEFINE_INTEGER_POWER(type)                                     \
   INLINE type power_##type(type a, type n) {                           \
     if (n < 0) return a == 1 ? 1 : a + 1 == 0 ? ((n & 1) ? a : 1) : 0; \
@@ -82,7 +82,7 @@ INLINE float power_float(float a, float b) { return pow(a, b); }
 INLINE double power_double(double a, double b) { return pow(a, b); }
 #endif
 
-// --- maximum and minimum, for every width that a reduction uses: NaN wins
+// --- maximum and minimum, for every width that a reduction uses; they propagate NaN
 
 #define DEFINE_FLOAT_EXTREMES(type)                                                 \
   INLINE type maximum_##type(type a, type b) { return (a > b) | (a != a) ? a : b; } \
@@ -100,8 +100,8 @@ FOR_WIDTHS(DEFINE_INTEGER_EXTREMES, ulong)
 FOR_WIDTHS(DEFINE_FLOAT_EXTREMES, double)
 #endif
 
-// Returns true if the second of two values, each with its index, replaces the first. NaN wins over all numbers; between
-// equal values the lower index wins.
+// Returns true if the second of two values, each with its index, replaces the first. NaN replaces all numbers; of equal
+// values the one with the lower index is kept.
 #define DEFINE_ARG(type, mask, index, to_mask)                                  \
   typedef mask MASK_##type;                                                     \
   INLINE mask arg_max_##type(type a, index ai, type b, index bi) {              \

@@ -8,9 +8,9 @@ use crate::kernels::{generated_program, CachedProgram, Family};
 use crate::ops::Target;
 use crate::runtime::message_index;
 
-/// Most buffers of a kernel: as many as fit the arguments that every device supports, with an offset for each.
+/// Maximum number of buffers of a kernel: with an offset for each, they fit the arguments that every device supports.
 const MOST_BUFFERS: usize = 60;
-/// Most 64-bit values of a kernel, offsets of buffers included.
+/// Maximum number of 64-bit values of a kernel, offsets of buffers included.
 const MOST_VALUES: usize = 64;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]

@@ -1,10 +1,10 @@
 // Interpolation at the positions of a grid (CLASS_F and CLASS_D), and both gradients.
 //
 // In every mode the weight of an element is a product of one weight for each dimension, so a position reads at most
-// four elements along each of three dimensions. An index outside is -1 and its element is ignored.
+// four elements along each of three dimensions. An index outside the input is stored as -1, and its element is ignored.
 //
-// Layouts list the dimensions [W, H, D, C, N] of the output; the grid has its coordinates, x first, in place of
-// channels.
+// Layouts list the dimensions [W, H, D, C, N] of the output; the grid has its coordinates, x first, in the
+// dimension of channels.
 
 // Values of at::native::GridSamplerInterpolation and GridSamplerPadding.
 #define MODE_LINEAR 0
@@ -261,8 +261,8 @@ __kernel void grid_sample_grid_gradient(__global uchar *grad_grid, ulong grad_gr
 }
 
 // Operands: the output's gradient, the input's, grid. `sums` is [N, D, H, W, C rounded up to VEC] of the compute type,
-// all zero. A task is a vector of channels of one sample, which no other task touches: no atomics, one order of
-// summation, few items.
+// all zero. A task is a vector of channels of one sample. No other task writes these sums, so the kernel needs no
+// atomics and sums in a fixed order, but there are few tasks.
 __kernel void grid_sample_input_gradient(__global uchar *sums, ulong sums_offset, __global const uchar *grad,
                                          ulong grad_offset, __global const uchar *grid, ulong grid_offset,
                                          SAMPLING_ARGUMENTS) {
@@ -313,9 +313,9 @@ static inline void add_atomic(__global T *p, T value) {
   } while (seen != expected);
 }
 
-// As grid_sample_input_gradient, for GPUs and in any order. Operands of the layout: the output's gradient, grid, and
-// `sums` of the compute type, all zero. Task t takes the channels t / positions, + parts, ... of position t %
-// positions, so that neighbouring items have neighbouring positions.
+// grid_sample_input_gradient for GPUs: sums in any order. Operands of the layout: the output's gradient, grid, and
+// `sums` of the compute type, all zero. Task t takes position t % positions, so that neighbouring items have
+// neighbouring positions, and its channels t / positions, t / positions + parts, and so on.
 __kernel void grid_sample_input_gradient_atomic(__global uchar *sums, ulong sums_offset, __global const uchar *grad,
                                                 ulong grad_offset, __global const uchar *grid, ulong grid_offset,
                                                 SAMPLING_ARGUMENTS, long parts) {

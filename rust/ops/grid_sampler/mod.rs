@@ -115,7 +115,7 @@ impl GridSampleCall {
 /// Samples `input` [N, C, ...] at the positions of `grid` [N, ..., coordinates].
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn grid_sample(sampler: &GridSampler, output: &Tensor<'_>, input: &Tensor<'_>, grid: &Tensor<'_>) -> Result<()> {
     if output.numel() == 0 {
         return Ok(());
@@ -135,7 +135,7 @@ pub fn grid_sample(sampler: &GridSampler, output: &Tensor<'_>, input: &Tensor<'_
 /// Writes the gradient of the grid.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn grid_sample_grid_gradient(
     sampler: &GridSampler,
     grad_grid: &Tensor<'_>,
@@ -163,7 +163,7 @@ pub fn grid_sample_grid_gradient(
 /// Channels that [`grid_sample_input_gradient`] needs for its sums: whole vectors.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn grid_padded_channels(grad: &Tensor<'_>) -> Result<i64> {
     let lanes = Geometry::of(&Target::of(grad.address)?, grad.class()).lanes as u64;
     Ok((grad.size(1) as u64).next_multiple_of(lanes) as i64)
@@ -172,7 +172,7 @@ pub fn grid_padded_channels(grad: &Tensor<'_>) -> Result<i64> {
 /// Adds the gradient of the input to `sums`: dense, [N, spatial dimensions, padded channels], of the compute dtype.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn grid_sample_input_gradient(
     sampler: &GridSampler,
     sums: &Tensor<'_>,
@@ -201,7 +201,7 @@ pub fn grid_sample_input_gradient(
 /// [`grid_sample_input_gradient_in_any_order`].
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn grid_has_any_order(grad: &Tensor<'_>) -> Result<bool> {
     let target = Target::of(grad.address)?;
     // On CPUs the samples' channels are enough tasks for all cores, and atomics cost more.
@@ -212,7 +212,7 @@ pub fn grid_has_any_order(grad: &Tensor<'_>) -> Result<bool> {
 /// element add to it in any order, so that the last bits of sums differ from run to run.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn grid_sample_input_gradient_in_any_order(
     sampler: &GridSampler,
     sums: &Tensor<'_>,

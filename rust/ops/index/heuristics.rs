@@ -20,9 +20,10 @@ pub(super) fn suits_copies(target: &Target, axis: &IndexAxis<'_>, elements: i64)
     target.is_cpu() && axis.size < elements && axis.size * copies * 4 <= elements
 }
 
-/// Fewest rows of a destination for each core of a CPU for which cores divide the rows, as indices then hit all parts.
+/// Minimum number of destination rows per CPU core for which the cores divide the rows: with this many rows, indices
+/// are usually spread over all parts.
 pub(super) const ROWS_FOR_A_CORE: i64 = 16;
-/// Bytes of a row for each core below which a part of the row is too small for a core.
+/// Minimum number of bytes per core for which the cores divide a row.
 pub(super) const SHARE_OF_ROW: i64 = 512;
 
 /// The dimension of elements that share an index; its size is 1 if each has its own index.
@@ -55,8 +56,8 @@ pub(super) fn is_worth_racing(target: &Target, lanes: usize, depth: usize) -> bo
     lanes < target.compute_units() / 16 && depth > 4096
 }
 
-/// Most updates of a lane that a GPU's work-item makes sequentially, each waiting for the previous one. This and the
-/// next two constants are guesses until they are measured on a GPU.
+/// Maximum number of updates of a lane that a GPU's work-item makes one after the other. This constant and the
+/// next two are guesses until they are measured on a GPU.
 pub(super) const SHALLOW: usize = 16;
 /// Work-items for each compute unit of a GPU from which sequential lanes keep it as busy as racing updates.
 pub(super) const RACING_ITEMS: usize = 512;

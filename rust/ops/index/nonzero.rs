@@ -24,7 +24,7 @@ mod ffi {
 /// Counts the non-zero elements in each of `counts.numel()` equal blocks of a contiguous tensor.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn nonzero_count(input: &Tensor<'_>, counts: &Tensor<'_>) -> Result<()> {
     let (blocks, count) = (counts.numel(), input.numel());
     if blocks == 0 {
@@ -61,7 +61,7 @@ fn launch_blocks<A: Arguments>(
 /// [`nonzero_count`].
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn nonzero_write(input: &Tensor<'_>, ends: &Tensor<'_>, out: &Tensor<'_>) -> Result<()> {
     let (blocks, count) = (ends.numel(), input.numel());
     if out.numel() == 0 {

@@ -29,7 +29,7 @@ INLINE void store_combined(__global uchar *p, int dt, int op, T v) {
   store_at(p, dt, op == SET_ASSIGN ? v : combine(op, load_at(p, dt), v));
 }
 
-// As `combine`, for vectors.
+// `combine` for vectors.
 INLINE TV combine_vectors(int op, TV a, TV b) {
 #ifdef IS_COMPLEX
   return combine(op, a, b);

@@ -21,11 +21,11 @@ mod ffi {
     }
 }
 
-/// Writes the insertion index of each value among ascending boundaries, along the last dimension; all tensors
-/// contiguous. An absent sorter means that the boundaries are in order; one row of boundaries may serve all values.
+/// Writes the insertion index of each value among ascending boundaries, along the last dimension. All tensors are
+/// contiguous. Without a sorter, the boundaries are in order. All values may share one row of boundaries.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn searchsorted(
     out: &Tensor<'_>,
     values: &Tensor<'_>,
@@ -66,7 +66,7 @@ pub fn searchsorted(
 /// tensors are contiguous.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn is_among(out: &Tensor<'_>, values: &Tensor<'_>, others: &Tensor<'_>, inverted: bool) -> Result<()> {
     let n = values.numel();
     if n == 0 {

@@ -38,7 +38,7 @@ const PANEL_GROUP: usize = 256;
 /// Columns that a group of `solve_block` takes, one for each item.
 const SOLVE_GROUP: usize = 32;
 
-/// The most columns that a block or a panel has.
+/// Maximum number of columns that a block or a panel has.
 pub fn linalg_block() -> i64 {
     BLOCK
 }
@@ -70,7 +70,7 @@ pub fn lu_panel(a: &Tensor<'_>, pivots: &Tensor<'_>, infos: &Tensor<'_>, first: 
 /// `first` of the factorisation.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn swap_rows(a: &Tensor<'_>, pivots: &Tensor<'_>, first: i64, reverse: bool) -> Result<()> {
     let target = Target::of(a.address)?;
     let program = program(&target, a.class(), ITEM_GROUP)?;
@@ -93,7 +93,7 @@ pub fn swap_rows(a: &Tensor<'_>, pivots: &Tensor<'_>, first: i64, reverse: bool)
 /// contiguous.
 ///
 /// # Errors
-/// As the driver reports; pivots that are not a row are reported at the host's next wait.
+/// Errors reported by the driver; pivots that are not a row are reported at the host's next wait.
 pub fn unpack_pivots(order: &Tensor<'_>, pivots: &Tensor<'_>) -> Result<()> {
     let target = Target::of(order.address)?;
     let program = program(&target, Class::Float, ITEM_GROUP)?;

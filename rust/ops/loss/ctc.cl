@@ -44,7 +44,8 @@ INLINE INLINED_ON_GPUS T logsumexp3(T a, T b, T c) {
   return top + log1p(exp(other - top) + exp(least - top));
 }
 
-// The log probability of all paths that reach a state at a time step. The loss is minus that of the target.
+// The log probability of all paths that reach a state at a time step. The loss is minus the log probability of the
+// target.
 __kernel GROUPS_OF(LSIZE) void ctc_alpha(SAMPLE_ARGUMENTS, __global uchar *log_alpha, ulong log_alpha_offset,
                                          __global uchar *losses, ulong losses_offset) {
   const long b = get_group_id(0), item = get_local_id(0);

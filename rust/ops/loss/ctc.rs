@@ -92,7 +92,7 @@ impl<'a> Call<'a> {
 /// Writes the loss of each sample, and `log_alpha` [batch, times, states], which the gradient needs.
 ///
 /// # Errors
-/// As the driver reports; a label that is out of range is a fault of the stream.
+/// Errors reported by the driver; a label that is out of range is a fault of the stream.
 pub fn ctc_loss(inputs: &CtcInputs<'_>, losses: &Tensor<'_>, log_alpha: &Tensor<'_>) -> Result<()> {
     let call = Call::new(inputs, log_alpha)?;
     let args = entry::CtcAlpha {
@@ -107,7 +107,7 @@ pub fn ctc_loss(inputs: &CtcInputs<'_>, losses: &Tensor<'_>, log_alpha: &Tensor<
 /// The gradient of [`ctc_loss`] with respect to `log_probs`; `grad` has one value per sample.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn ctc_loss_backward(
     inputs: &CtcInputs<'_>,
     grad: &Tensor<'_>,

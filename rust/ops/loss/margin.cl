@@ -102,7 +102,8 @@ __kernel GROUPS_OF(LSIZE) void multilabel_margin_loss(SCORES_ARGUMENTS, __global
   }
 }
 
-// A class gains for each target with a missing margin; the target loses as much, as often as it is listed.
+// For each target whose margin is too small, the gradient of the class increases, and that of the target decreases by
+// the same amount. A target that is listed several times counts each time.
 __kernel void multilabel_margin_loss_backward(SCORES_ARGUMENTS, __global const uchar *is_target, ulong is_target_offset,
                                               __global const uchar *grad, ulong grad_offset, long grad_step, T scale,
                                               __global uchar *grad_input, ulong grad_input_offset) {

@@ -113,7 +113,7 @@ impl<'a> Call<'a> {
 /// Writes the loss of each row.
 ///
 /// # Errors
-/// As the driver reports; a target that is out of range is a fault of the stream.
+/// Errors reported by the driver; a target that is out of range is a fault of the stream.
 pub fn multi_margin_loss(inputs: &MarginInputs<'_>, options: &MultiMargin<'_>, output: &Tensor<'_>) -> Result<()> {
     let call = Call::new(inputs)?;
     let args = entry::MultiMarginLoss {
@@ -128,7 +128,7 @@ pub fn multi_margin_loss(inputs: &MarginInputs<'_>, options: &MultiMargin<'_>, o
 /// The gradient of [`multi_margin_loss`] times `scale`; `grad` has no dimension, or one value for each row.
 ///
 /// # Errors
-/// As the driver reports; a target that is out of range is a fault of the stream.
+/// Errors reported by the driver; a target that is out of range is a fault of the stream.
 pub fn multi_margin_loss_backward(
     inputs: &MarginInputs<'_>,
     options: &MultiMargin<'_>,
@@ -153,7 +153,7 @@ pub fn multi_margin_loss_backward(
 /// are less than the number of classes.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn multilabel_margin_loss(inputs: &MarginInputs<'_>, is_target: &Tensor<'_>, output: &Tensor<'_>) -> Result<()> {
     let call = Call::new(inputs)?;
     let is_target = call.target.tensor(is_target)?;
@@ -169,7 +169,7 @@ pub fn multilabel_margin_loss(inputs: &MarginInputs<'_>, is_target: &Tensor<'_>,
 /// The gradient of [`multilabel_margin_loss`] times `scale`; `grad` has no dimension, or one value for each row.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn multilabel_margin_loss_backward(
     inputs: &MarginInputs<'_>,
     is_target: &Tensor<'_>,

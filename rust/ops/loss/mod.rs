@@ -107,7 +107,7 @@ impl LossCall {
 /// Writes the loss of `input` [samples, classes, inner] to `output`, and the divisor of a mean to `total_weight`.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn nll_loss(
     input: &Tensor<'_>,
     classes: &Classes<'_>,
@@ -153,7 +153,7 @@ pub fn nll_loss(
 /// The gradient of [`nll_loss`]; `grad_input` is dense.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn nll_loss_backward(
     grad: &Tensor<'_>,
     classes: &Classes<'_>,
@@ -181,7 +181,7 @@ pub fn nll_loss_backward(
 /// The binary cross entropy of probabilities and targets, times `weight` if it is present.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn binary_cross_entropy(
     input: &Tensor<'_>,
     target: &Tensor<'_>,
@@ -209,7 +209,7 @@ pub fn binary_cross_entropy(
 /// The gradient of [`binary_cross_entropy`] times `scale`; `grad` has one value, or one for each element.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn binary_cross_entropy_backward(
     grad: &Tensor<'_>,
     input: &Tensor<'_>,

@@ -59,7 +59,7 @@ impl<'a> Epilogue<'a> {
     /// The program of `family`, or the program of `fused_family` with the fused epilogue's source.
     ///
     /// # Errors
-    /// As the compiler reports.
+    /// Errors reported by the compiler.
     pub fn program(
         &self,
         target: &Target,

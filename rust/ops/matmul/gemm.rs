@@ -23,7 +23,7 @@ use crate::ops::Target;
 const FINISH_COLUMNS: i64 = 4096;
 
 impl Gemm<'_> {
-    /// With rows and columns exchanged, C' = B' A', for matrices.
+    /// The transposed GEMM, C' = B' A'; `None` if an operand is not a matrix.
     fn transposed(&self) -> Option<Self> {
         let (GemmOperand::Matrix(a), GemmOperand::Matrix(b)) = (self.a, self.b) else { return None };
         let size = GemmSize { rows: self.size.columns, columns: self.size.rows, ..self.size };
@@ -146,7 +146,7 @@ pub fn occupancy_target(target: &Target) -> i64 {
 /// Computes a GEMM.
 ///
 /// # Errors
-/// As the allocator and the driver report.
+/// Errors reported by the allocator or the driver.
 pub fn multiply(target: &Target, gemm: &Gemm<'_>) -> Result<()> {
     let size = gemm.size;
     if size.rows * size.columns * size.batches == 0 {
@@ -227,7 +227,7 @@ fn multiply_packed(target: &Target, gemm: &Gemm<'_>, cores: &Cores) -> Result<()
 /// Adds `splits` partial results and applies the epilogue.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn finish(
     target: &Target,
     class: Class,

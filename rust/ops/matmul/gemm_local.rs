@@ -253,7 +253,7 @@ fn launch_finish(
 /// Adds `splits` partial results, each of dense batches of rows, and applies the epilogue.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn finish(
     target: &Target,
     class: Class,
@@ -280,7 +280,7 @@ pub fn finish(
 /// The dot product of a row and a column of `k` elements each.
 ///
 /// # Errors
-/// As the allocator and the driver report.
+/// Errors reported by the allocator or the driver.
 pub fn dot(
     target: &Target,
     class: Class,

@@ -19,7 +19,7 @@
 // in_sizes) the value is zero. A convolution has origin = -padding. Its transpose (the gradient of the input, the
 // forward of a transposed convolution) has a stride of 1 and a dilation below 0; if the convolution has a stride
 // above 1, the launcher splits its transpose into sub-convolutions, the output positions of one remainder and the
-// kernel elements that meet them, which again have this form.
+// kernel elements that contribute to them. Sub-convolutions have this form too.
 typedef struct {
   long out_sizes[SPATIAL];
   long kernel_size[SPATIAL];

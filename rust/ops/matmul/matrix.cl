@@ -145,7 +145,7 @@ typedef struct __attribute__((packed)) {
 #define STORE_PRIVATE(v, p) (*(p) = (v))
 #endif
 
-// As load and load_vector, with a branch for the common dtype.
+// load and load_vector with a branch for the common dtype.
 static inline T load_one(__global const uchar *p, long i, int dt) {
   return dt == T_DTYPE ? ((__global const T *)p)[i] : load(p, i, dt);
 }

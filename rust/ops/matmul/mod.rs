@@ -124,7 +124,7 @@ fn compute<'a>(
 /// The dot product of two vectors, into a tensor of one element.
 ///
 /// # Errors
-/// As [`matmul`].
+/// See [`matmul`].
 pub fn dot(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<()> {
     let target = Target::of(out.address)?;
     let k = a.size(0);

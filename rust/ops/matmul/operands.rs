@@ -30,7 +30,7 @@ pub enum GemmOperand {
 }
 
 impl GemmOperand {
-    /// As in `gemm_operands.cl`.
+    /// The value of `gemm_operands.cl` for this kind of operand.
     pub(in crate::ops) const fn kind(&self) -> i64 {
         match self {
             Self::Matrix(_) => 0,

@@ -97,7 +97,7 @@ const TABLES: i64 = 4;
 /// `running`; each of these tensors may be absent.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn batch_norm_training(
     input: &Tensor<'_>,
     affine: &Affine<'_>,
@@ -122,7 +122,7 @@ pub fn batch_norm_training(
 /// Mean and biased variance (divided by the number of elements) of each channel, in the compute dtype.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn batch_norm_statistics(input: &Tensor<'_>, statistics: &MeanVar<'_>, shape: &NormShape) -> Result<()> {
     let (along, element) = ([0, input.class().size() as i64, 0], input.dtype.size() as i64);
     let steps = [element, shape.inner * element, shape.channels * shape.inner * element];
@@ -144,7 +144,7 @@ pub fn batch_norm_statistics(input: &Tensor<'_>, statistics: &MeanVar<'_>, shape
 /// Batch norm with the running statistics.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn batch_norm_evaluation(
     input: &Tensor<'_>,
     affine: &Affine<'_>,
@@ -165,7 +165,7 @@ pub fn batch_norm_evaluation(
 /// rstd, weight * rstd and bias.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn batch_norm_apply(
     input: &Tensor<'_>,
     coefficients: &Tensor<'_>,
@@ -181,7 +181,7 @@ pub fn batch_norm_apply(
 /// `a * grad + b * (x - c) + d`, with the table `coefficients` [4, channels], in the compute dtype: a, b, c and d.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn batch_norm_apply_backward(
     grad: &Tensor<'_>,
     input: &Tensor<'_>,
@@ -198,7 +198,7 @@ pub fn batch_norm_apply_backward(
 /// Gradients of batch norm; `grad_input`, `grad_affine.weight` and `grad_affine.bias` may each be absent.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn batch_norm_backward(
     grad: &Tensor<'_>,
     input: &Tensor<'_>,

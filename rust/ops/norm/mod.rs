@@ -83,7 +83,7 @@ mod ffi {
 
 pub use ffi::{Affine, NormRows, NormShape, Statistics};
 
-/// Least number of samples in a split of the gradient sums.
+/// Minimum number of samples in a split of the gradient sums.
 const SHORTEST_SPLIT: i64 = 16;
 
 /// Vectors of channels that an item on a CPU sums together: `STRIP` of `norm.cl`.
@@ -188,7 +188,7 @@ pub(super) enum Tasks {
 /// Normalises rows into `output` and stores their statistics.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn norm_rows(
     input: &Tensor<'_>,
     affine: &Affine<'_>,
@@ -224,7 +224,7 @@ pub fn norm_rows(
 /// Gradients of [`norm_rows`]; `grad_input`, `grad_affine.weight` and `grad_affine.bias` may each be absent.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn norm_rows_backward(
     grad: &Tensor<'_>,
     input: &Tensor<'_>,

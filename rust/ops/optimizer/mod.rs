@@ -116,7 +116,7 @@ impl OptimizerRule {
 /// Takes one step of the parameters. The n-th has `counts[n]` elements.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn optimizer_step(
     rule: OptimizerRule,
     settings: &OptimizerSettings,

@@ -105,7 +105,7 @@ fn spec(elements: i64, dtype: DType) -> Spec {
 /// computes nothing, if x has too many rows.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn int8_few_rows(out: &Tensor<'_>, x: &Tensor<'_>, weight: &Tensor<'_>, scales: &Tensor<'_>) -> Result<bool> {
     let Some(call) = FewRows::of(out, x, weight.numel())? else { return Ok(false) };
     let program = call.target.program(Family::PackedWeight, Class::Float, &call.spec)?;
@@ -119,7 +119,7 @@ pub fn int8_few_rows(out: &Tensor<'_>, x: &Tensor<'_>, weight: &Tensor<'_>, scal
 /// `q_group_size` columns in `scales`; all dense. Returns false, and computes nothing, if x has too many rows.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn int4_few_rows(
     out: &Tensor<'_>,
     x: &Tensor<'_>,
@@ -183,7 +183,7 @@ fn int4_by_vectors(
 /// The values of a packed int4 weight, [columns, k] and dense.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn int4_unpack(out: &Tensor<'_>, weight: &Tensor<'_>, scales: &Tensor<'_>, q_group_size: i64) -> Result<()> {
     let words = weight.numel();
     if words == 0 {

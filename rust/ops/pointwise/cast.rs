@@ -9,7 +9,7 @@ use crate::ops::{Operand, Scalar, Tensor};
 /// Copies `src` to `dst`, of the same shape, with a cast between floating-point or between complex dtypes.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub(in crate::ops) fn cast(dst: &Tensor<'_>, src: &Tensor<'_>) -> Result<()> {
     let space = coalesce(dims([dst, src]));
     let shape: Vec<i64> = space.iter().map(|dim| dim.size).collect();

@@ -35,7 +35,7 @@ static inline Quantization quantization(TV low, TV high, T quant_min, T quant_ma
   result.high = fmax(SEL(is_middle != 0, step * half_steps, high), C(0));
   result.scale = (result.high - result.low) / steps;
   result.scale = SEL(result.scale == 0 || isinf(1 / result.scale), LIT(0.1), result.scale);
-  // Not smaller than a float16 can hold; the range grows with it.
+  // The scale is at least the smallest normal float16; a larger scale widens the range.
   const T smallest = LIT(6.1e-5);
   const TV growth = SEL(result.scale < smallest, smallest / result.scale, 1);
   result.low *= growth;

@@ -37,7 +37,7 @@ fn volume(sizes: &[i64]) -> [i64; 3] {
 /// contiguous; `random_samples` [planes, dimensions] has a row for each plane, or more.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn fractional_max_pool(
     output: &Tensor<'_>,
     indices: &Tensor<'_>,

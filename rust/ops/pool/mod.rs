@@ -93,7 +93,7 @@ fn innermost_first(list: &[i64], absent: i64) -> [i64; SPATIAL] {
 /// Writes the largest element of each window, and its index in the plane of `input`.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn max_pool(pool: &Pool<'_>, output: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>) -> Result<()> {
     if output.numel() == 0 {
         return Ok(());
@@ -131,7 +131,7 @@ fn adds_in_place(grad_input: &Tensor<'_>) -> bool {
 /// Writes the gradient of the pooled tensor.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn max_pool_backward(
     pool: &Pool<'_>,
     grad_input: &Tensor<'_>,
@@ -159,7 +159,7 @@ pub fn max_pool_backward(
 /// Writes the mean of each window.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn avg_pool(pool: &Pool<'_>, output: &Tensor<'_>, input: &Tensor<'_>, divisor: Divisor) -> Result<()> {
     if output.numel() == 0 {
         return Ok(());
@@ -191,7 +191,7 @@ pub fn avg_pool(pool: &Pool<'_>, output: &Tensor<'_>, input: &Tensor<'_>, diviso
 /// Writes the gradient of the pooled tensor.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn avg_pool_backward(pool: &Pool<'_>, grad_input: &Tensor<'_>, grad: &Tensor<'_>, divisor: Divisor) -> Result<()> {
     let (inputs, outputs) = (layout(&[grad_input], pool.spatial)?, layout(&[grad], pool.spatial)?);
     let is_wide = pool.window_width(grad_input, grad) >= WIDE_WINDOW;
@@ -297,7 +297,7 @@ impl Pool<'_> {
         })
     }
 
-    /// Least number of elements in a row of the windows that no border cuts short.
+    /// Minimum number of elements in a row of the windows that no border cuts short.
     fn window_width(&self, pooled: &Tensor<'_>, windowed: &Tensor<'_>) -> i64 {
         if let Some(width) = self.kernel_size.last() {
             return *width;

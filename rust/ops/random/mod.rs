@@ -38,10 +38,10 @@ mod table {
     include!(concat!(env!("OUT_DIR"), "/distributions.rs"));
 }
 
-/// Consecutive counters of a group, the `BESIDE` of `random.cl`.
+/// Number of consecutive counters in a group; `BESIDE` in `random.cl`.
 const BESIDE: i64 = 8;
 
-/// Elements that BESIDE counters make, the `GROUP` of `random.cl`: twice as many of 32-bit words as of 64-bit ones.
+/// Number of elements that the counters of a group make; `GROUP` in `random.cl`. Each counter makes four 32-bit words.
 const fn group(class: Class) -> i64 {
     match class {
         Class::Float => 32,
@@ -60,7 +60,7 @@ fn drawing_class(dtype: DType) -> Result<Class> {
         Class::Double => Ok(Class::Double),
         Class::Float | Class::Integer | Class::Unsigned => Ok(Class::Float),
         Class::Complex | Class::ComplexDouble => {
-            Err(Error::Unsupported(format!("OpenCL: no random numbers of dtype {}", dtype.name())))
+            Err(Error::Unsupported(format!("OpenCL: random numbers of dtype {} are not supported", dtype.name())))
         }
     }
 }
@@ -84,8 +84,8 @@ pub(in crate::ops) fn switch() -> Switch {
     Switch { functions: table::CODES, cases: table::CASES.to_owned() }
 }
 
-/// Enqueues a kernel whose items check their bounds: so all launches have one group size, and drivers that compile a
-/// kernel for each size do so once.
+/// Enqueues a kernel whose items check their bounds. Therefore all launches have one group size, and a driver that
+/// compiles a kernel for each group size compiles it once.
 fn launch<A: Arguments>(
     target: &Target,
     program: &CachedProgram,
@@ -130,7 +130,7 @@ pub fn random_sample(out: &Tensor<'_>, distribution: u32, parameters: [f64; 2], 
 /// Fills a dense tensor with `base` plus integers below `range`; range 0 means all 64 bits.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn random_integers(out: &Tensor<'_>, range: u64, base: i64, stream: RandomStream) -> Result<()> {
     let count = out.numel();
     if count == 0 {
@@ -180,8 +180,8 @@ pub fn random_bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Ra
     launch(&target, &program, entry::RANDOM_BERNOULLI, &args, drawing_items(&target, class, count))
 }
 
-/// Returns true if [`permutation`] is used on the device of `out`: on CPUs, as one work-item takes a quarter of the
-/// time of sorting random keys.
+/// Returns true if [`permutation`] is used on the device of `out`: on CPUs, where its one work-item takes a quarter of
+/// the time of sorting random keys.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the address belongs to no device.
@@ -189,10 +189,10 @@ pub fn swaps_permutations(out: &Tensor<'_>) -> Result<bool> {
     Ok(Target::of(out.address)?.is_cpu())
 }
 
-/// Fills `out` with the permutation of `keys`, random numbers of 63 bits. Both are dense and int64.
+/// Fills `out` with the permutation that `keys`, random numbers of 63 bits, determine. Both are dense and int64.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn permutation(out: &Tensor<'_>, keys: &Tensor<'_>) -> Result<()> {
     let n = out.numel();
     if n == 0 {
@@ -205,7 +205,8 @@ pub fn permutation(out: &Tensor<'_>, keys: &Tensor<'_>) -> Result<()> {
     target.launch(&program, entry::PERMUTATION, &args, &[1], Some(&[1]))
 }
 
-/// Keeps each element with probability `keep_prob`, divided by it; `mask` (bool) marks them. All have the same layout.
+/// Keeps each element with probability `keep_prob`, and divides it by `keep_prob`; `mask` (bool) is true for elements
+/// that are kept. All tensors have the same layout.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for complex dtypes.
@@ -238,7 +239,7 @@ pub fn dropout(
     launch(&target, &program, entry::DROPOUT, &args, drawing_items(&target, class, count))
 }
 
-/// `grad_in = mask ? grad_out * scale : 0`. All have the same layout.
+/// `grad_in = mask ? grad_out * scale : 0`. All tensors have the same layout.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for complex dtypes.

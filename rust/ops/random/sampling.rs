@@ -48,7 +48,7 @@ pub use ffi::Sampled;
 /// or more. All tensors are dense and have the same layout. Each element takes a counter of the stream.
 ///
 /// # Errors
-/// As the driver reports; a negative rate is a fault of the stream.
+/// Errors reported by the driver; a negative rate is a fault of the stream.
 pub fn sample_each(
     out: &Tensor<'_>,
     distribution: Sampled,
@@ -87,7 +87,7 @@ pub fn sample_each(
 /// from sample, concentration and the sum of concentrations. All tensors are dense, with the same layout and dtype.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn sample_grad(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>, c: &Tensor<'_>) -> Result<()> {
     let count = out.numel();
     if count == 0 {

@@ -24,7 +24,7 @@ mod ffi {
 /// `indices` (int64) have size 1 along `dim`.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn arg_reduce(
     values: &Tensor<'_>,
     indices: &Tensor<'_>,

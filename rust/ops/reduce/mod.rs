@@ -120,11 +120,11 @@ impl ReduceOp {
     }
 }
 
-/// Reduces `input` to `output` over `shape` (innermost dimension first): along the dimensions where the output has
-/// stride 0. `power` is the p of a norm.
+/// Reduces `input` to `output`. `shape` is the input's, innermost dimension first; the dimensions where the output has
+/// stride 0 are reduced. `power` is the p of a norm.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn reduce(op: ReduceOp, power: f64, shape: &[i64], output: &Operand<'_>, input: &Operand<'_>) -> Result<()> {
     let space = Reduction::new(shape, [output.strides, input.strides]);
     if space.outputs() == 0 {

@@ -38,7 +38,7 @@ mod ffi {
 
 pub use ffi::VarMeanOptions;
 
-/// Result computed from the sum of squared deviations: values of `var_mean.cl`.
+/// What a kernel computes from the sum of squared deviations; values as in `var_mean.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 enum Finish {
@@ -47,11 +47,11 @@ enum Finish {
     Std = 2,
 }
 
-/// Variance (or standard deviation) of `input`, and its mean unless the operand for it has address 0, over `shape`
-/// (innermost dimension first): along the dimensions where `variance` has stride 0.
+/// Computes the variance (or standard deviation) of `input`, and the mean unless the address of `mean` is 0. `shape` is
+/// the input's, innermost dimension first; the dimensions where `variance` has stride 0 are reduced.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn var_mean(
     options: VarMeanOptions,
     shape: &[i64],

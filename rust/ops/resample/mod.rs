@@ -82,7 +82,7 @@ impl ResampleStep {
     /// A dimension that is not resampled.
     const SAME: Self = Self { rule: ResampleRule::Replicate, align_corners: false, scale: 1.0, shift: 0 };
 
-    /// The most elements that an output position reads, or with `transposed` the most output positions that read an
+    /// Maximum number of elements that an output position reads, or with `transposed` of output positions that read an
     /// element: the width of the table of a dimension with `coarse` input and `fine` output positions.
     fn width(&self, coarse: i64, fine: i64, transposed: bool) -> i64 {
         let reach = self.rule.reach();

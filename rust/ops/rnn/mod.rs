@@ -86,7 +86,7 @@ fn launch<A: Arguments, const N: usize>(
 /// The new hidden and cell state of LSTM cells; `gates` keeps the activated gates.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn lstm_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, cy: &Tensor<'_>, gates: &Tensor<'_>) -> Result<()> {
     let CellInputs { input_gates, hidden_gates, input_bias, hidden_bias, state } = inputs;
     let tensors = [input_gates, hidden_gates, input_bias, hidden_bias, state, hy, cy, gates];
@@ -100,7 +100,7 @@ pub fn lstm_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, cy: &Tensor<'_>, gate
 /// `cx` and `cy` are the cell state before and after the step, `gates` the gates that `lstm_cell` saved.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn lstm_cell_backward(
     grad_hy: &Tensor<'_>,
     grad_cy: &Tensor<'_>,
@@ -120,7 +120,7 @@ pub fn lstm_cell_backward(
 /// The new hidden state of GRU cells; `saved` is [rows, 5 * hidden].
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn gru_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, saved: &Tensor<'_>) -> Result<()> {
     let CellInputs { input_gates, hidden_gates, input_bias, hidden_bias, state } = inputs;
     let tensors = [input_gates, hidden_gates, input_bias, hidden_bias, state, hy, saved];
@@ -133,7 +133,7 @@ pub fn gru_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, saved: &Tensor<'_>) ->
 /// The gradients of both matmuls and of the state.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn gru_cell_backward(
     grad_hy: &Tensor<'_>,
     saved: &Tensor<'_>,

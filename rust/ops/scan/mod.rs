@@ -97,7 +97,7 @@ impl ScanShape {
 /// Running totals along `dim`; `out` and `input` are contiguous and have the same shape and dtype.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Result<()> {
     if input.numel() == 0 {
         return Ok(());
@@ -158,7 +158,7 @@ fn scan_columns(target: &Target, out: &Tensor<'_>, input: &Tensor<'_>, op: ScanO
 /// Running maximum or minimum along `dim` and its index. All are contiguous, of the same shape; `indices` is int64.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn scan_extreme(
     values: &Tensor<'_>,
     indices: &Tensor<'_>,

@@ -20,7 +20,7 @@ mod ffi {
         pub data: Tensor<'a>,
         /// First row of each segment: contiguous int64, with the dimensions of `data` up to `axis`.
         pub starts: Tensor<'a>,
-        /// Rows of each segment, likewise.
+        /// Number of rows of each segment; contiguous int64, with the dimensions of `starts`.
         pub lengths: Tensor<'a>,
         /// The dimension of rows.
         pub axis: usize,
@@ -89,7 +89,7 @@ impl Call {
 /// Reduces each segment into a row of `output`, contiguous.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn segment_reduce(output: &Tensor<'_>, segments: &Segments<'_>) -> Result<()> {
     let call = Call::new(segments)?;
     let args = entry::SegmentReduce { segments: call.segments(segments, output)?, out: call.target.tensor(output)? };
@@ -100,7 +100,7 @@ pub fn segment_reduce(output: &Tensor<'_>, segments: &Segments<'_>) -> Result<()
 /// Writes the gradient of the rows of each segment; other rows do not change.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn segment_reduce_backward(
     grad_input: &Tensor<'_>,
     grad: &Tensor<'_>,

@@ -39,7 +39,7 @@ mod ffi {
 /// `arg_out`, which may be absent, gets their elements of `matrix`. `reduction` is an `at::native::ReductionType`.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn sparse_mm_reduce(
     out: &Tensor<'_>,
     arg_out: &Tensor<'_>,
@@ -76,7 +76,7 @@ pub fn sparse_mm_reduce(
 /// `other`, given by the row and the column of the element. Indices have one dtype.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn sparse_mm_grad_values(
     grad_values: &Tensor<'_>,
     row_indices: &Tensor<'_>,

@@ -24,7 +24,7 @@ mod ffi {
     }
 }
 
-/// Most vectors of columns that an item takes: pieces of 2 KiB, whose sums all fit L1.
+/// Maximum number of vectors of columns that an item takes: pieces of 2 KiB, whose sums all fit L1.
 const WIDEST_STRIP: i64 = 32;
 /// Wide strips are worth more than even shares: a quarter of the groups that `Geometry` would make.
 const STRIPS_FOR_GROUP: i64 = 4;
@@ -33,7 +33,7 @@ const STRIPS_FOR_GROUP: i64 = 4;
 /// shape.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn softmax(input: &Tensor<'_>, output: &Tensor<'_>, dim: usize, log: bool) -> Result<()> {
     if input.numel() == 0 {
         return Ok(());
@@ -59,7 +59,7 @@ pub fn softmax(input: &Tensor<'_>, output: &Tensor<'_>, dim: usize, log: bool) -
 /// and have the same shape.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn softmax_backward(
     grad: &Tensor<'_>,
     output: &Tensor<'_>,
@@ -158,7 +158,7 @@ impl SoftmaxCall {
 
 /// Strips of columns.
 struct Strip {
-    /// Most vectors of a strip, for which the program is built.
+    /// Maximum number of vectors of a strip, for which the program is built.
     longest: i64,
     /// Vectors of a strip.
     vectors: i64,

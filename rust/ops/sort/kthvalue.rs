@@ -23,7 +23,7 @@ mod ffi {
 /// row. NaN counts as larger than every number.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn kthvalue(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, positions: &Tensor<'_>) -> Result<()> {
     if values.numel() == 0 {
         return Ok(());

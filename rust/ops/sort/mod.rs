@@ -29,7 +29,7 @@ mod ffi {
 
 /// The `BLOCK` of `sort.cl`.
 const BLOCK: i64 = 32;
-/// Most elements that a work-item on a CPU merges; each work-item starts with two bisections.
+/// Maximum number of elements that a work-item on a CPU merges; each work-item starts with two bisections.
 const MERGED: i64 = 1024;
 /// The `TAKEN` of `sort_groups.cl`.
 const TAKEN: i64 = 4;
@@ -69,7 +69,7 @@ impl SortRows<'_> {
 /// only.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn sort(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, descending: bool) -> Result<()> {
     if values.numel() == 0 {
         return Ok(());
@@ -136,7 +136,7 @@ pub fn prefix(
 /// Sorts the rows by merging runs, into the memory at two addresses.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn merge(target: &Target, rows: &SortRows<'_>, values: usize, indices: usize) -> Result<()> {
     let (count, length, descending) = (rows.input.numel(), rows.length, rows.order());
     let program = rows.program(target, rows.input.dtype)?;

@@ -47,7 +47,7 @@ pub const fn key_bytes(dtype: DType) -> i32 {
 /// Launches a kernel in groups of one, as each work-item has a table of bins.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn launch<A: Arguments>(
     target: &Target,
     program: &CachedProgram,
@@ -61,7 +61,7 @@ pub fn launch<A: Arguments>(
 /// Writes the first `k` elements of each sorted row, and their indices, to the memory at two addresses.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn sort(target: &Target, rows: &SortRows<'_>, values: usize, indices: usize, k: i64) -> Result<()> {
     let (length, count, dtype) = (rows.length, rows.count(), rows.input.dtype);
     let program = rows.program(target, dtype)?;

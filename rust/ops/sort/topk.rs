@@ -23,7 +23,7 @@ pub fn suits(target: &Target, rows: &SortRows<'_>, k: i64) -> bool {
 /// Writes the first elements of each sorted row: as many as rows of `values` and `indices` have.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn sort(target: &Target, rows: &SortRows<'_>, values: &Tensor<'_>, indices: &Tensor<'_>) -> Result<()> {
     let k = values.numel() / rows.count();
     let best = heaps(target, rows, k)?;

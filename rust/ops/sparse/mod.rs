@@ -55,7 +55,7 @@ const ACROSS: i64 = 32;
 /// `out = matrix @ dense`, of one dtype; `out` is contiguous, and rows of `dense` are.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn csr_matmul(out: &Tensor<'_>, matrix: &CsrMatrix<'_>, dense: &Tensor<'_>) -> Result<()> {
     let (rows, columns) = (out.size(0), out.size(1));
     if rows == 0 || columns == 0 {
@@ -103,14 +103,14 @@ fn matmul_program(
     target.program(Family::Sparse, out.class(), &spec)
 }
 
-/// Least rows of the result per core of a CPU for which cores share the rows: all shares then have elements.
+/// Minimum number of rows of the result per CPU core for which cores share the rows: then all shares have elements.
 const ROWS_FOR_A_CORE: usize = 4;
 
 /// [`csr_matmul`] for elements in any order, summed in the dtype of `out`. Returns false, and computes nothing, on
 /// GPUs, where items would race for a row, and for few rows.
 ///
 /// # Errors
-/// As the driver reports.
+/// Errors reported by the driver.
 pub fn scattered_matmul(out: &Tensor<'_>, matrix: &ScatteredMatrix<'_>, dense: &Tensor<'_>) -> Result<bool> {
     let (rows, columns) = (out.size(0), out.size(1));
     if out.numel() == 0 {

@@ -1,8 +1,8 @@
 // The matmul of a sparse matrix in CSR and a dense one, for all classes.
 
-// Row r has the elements starts[r] to starts[r + 1] - 1, each with a column in `indices` and a value: `count` in all. A
-// column outside of the `inner` rows of the dense matrix is skipped, as the indices may be unchecked. Rows of `dense`
-// are `step` elements apart, and out [rows, columns] is contiguous.
+// Row r has the elements starts[r] to starts[r + 1] - 1, each with a column in `indices` and a value; the matrix has
+// `count` elements. The dense matrix has `inner` rows. Indices may be unchecked, so elements with another column are
+// skipped. Rows of `dense` are `step` elements apart, and out [rows, columns] is contiguous.
 #define CSR_ARGUMENTS                                                                                                 \
   __global const uchar *starts, ulong starts_offset, __global const uchar *indices, ulong indices_offset,             \
       __global const uchar *values, ulong values_offset, __global const uchar *dense, ulong dense_offset, int dtype0, \
@@ -15,10 +15,10 @@
 #endif
 
 #ifdef IS_CPU
-// Vectors that an item sums side by side, so that an index is read once for them.
+// Vectors of neighbouring columns that an item sums in one loop, so that it reads each index once for all of them.
 #define STRIPS 4
 
-// The row of the dense matrix for element e, from column `first` on, or 0 for a column outside.
+// The row of the dense matrix for element e, from column `first` on, or 0 if the element's column is out of range.
 INLINE __global const uchar *element(__global const uchar *indices, __global const uchar *dense, long e, long first,
                                      int dtype0, int dtype1, long inner, long step) {
   const long index = load_index(indices, e, DTYPE1);
@@ -26,7 +26,7 @@ INLINE __global const uchar *element(__global const uchar *indices, __global con
 }
 #define ELEMENT(e, first) element(indices, dense, e, first, dtype0, dtype1, inner, step)
 
-// An item takes whole rows, and shares none.
+// An item computes whole rows.
 __kernel void csr_matmul_rows(CSR_ARGUMENTS) {
   starts += starts_offset;
   indices += indices_offset;

@@ -56,7 +56,7 @@ pub fn values(device: &Device) -> std::result::Result<Option<Map<String, Value>>
 /// A device's file as it is; `None` if there is no file that can be trusted.
 ///
 /// # Errors
-/// As [`store::read`].
+/// See [`store::read`].
 pub fn text(device: &Device) -> io::Result<Option<String>> {
     let Some(path) = path(device) else { return Ok(None) };
     let content = store::read(&path)?;

@@ -35,7 +35,7 @@ pub enum ExprClass {
 /// Added to a code to form the `case` for compute dtype bool, if a row has `expr_bool`.
 pub const BOOL_CASES: u32 = 1000;
 
-/// Added to a code, times the index of the output.
+/// The index of an output, times this, is added to a code.
 pub const OUTPUT_CASES: u32 = 2000;
 
 /// Functions that only the programs of some rows have; the first part is for rows that need none.

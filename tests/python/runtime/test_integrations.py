@@ -75,7 +75,7 @@ def test_a_version_that_lacks_a_name_is_refused_and_left_alone(library):
 
 
 def test_an_unknown_library_is_refused():
-    with pytest.raises(ValueError, match="there is no integration of 'tensorflow', but of: accelerate, "):
+    with pytest.raises(ValueError, match="there is no integration of 'tensorflow'; choose from: accelerate, "):
         torch_opencl.integrations.enable("tensorflow")
 
 

@@ -143,7 +143,7 @@ def test_a_pool_that_does_not_split_has_a_buffer_for_each_tensor(device):
 
 def test_only_pools_are_used_as_pools(device):
     for pool in (None, 3, (0, 1)):
-        with pytest.raises(TypeError, match=r"pool has to be a torch.opencl.MemPool"), torch.opencl.use_mem_pool(pool):
+        with pytest.raises(TypeError, match=r"pool must be a torch.opencl.MemPool"), torch.opencl.use_mem_pool(pool):
             pass
 
 

@@ -7,7 +7,7 @@ import torch
 def test_utilisation_of_a_cpu_device_comes_from_the_operating_system(device):
     properties = torch.opencl.get_device_properties(device)
     if properties.type != "cpu" or not properties.host_unified_memory:
-        with pytest.raises(RuntimeError, match="the operating system is asked only for devices that are the host's"):
+        with pytest.raises(RuntimeError, match="the operating system has it only for devices that are the host's"):
             torch.opencl.utilization(device)
         return
     assert 0 <= torch.opencl.utilization(device) <= 100

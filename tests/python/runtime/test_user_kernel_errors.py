@@ -28,7 +28,7 @@ def axpy():
         ("__local float *x", "declare local memory within the kernel"),
         ("image2d_t x", "neither a pointer nor a scalar"),
         ("ARGUMENTS", "cannot be read"),
-        ("__global float *x, int x", "two parameters have one name"),
+        ("__global float *x, int x", "two parameters have the same name"),
     ],
 )
 def test_parameters_that_no_argument_fits_are_refused(parameters, message):

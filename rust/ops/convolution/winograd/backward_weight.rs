@@ -121,7 +121,7 @@ impl BackwardWeight {
     /// Enqueues the kernels.
     ///
     /// # Errors
-    /// As the allocator and the driver report.
+    /// Errors reported by the allocator or the driver.
     pub fn run(&self, target: &Target, class: Class) -> Result<()> {
         let tile = self.tile;
         let all = self.gradient.images;

@@ -16,12 +16,11 @@ use crate::ops::Target;
 /// Bytes of a part's tiles at all points; with 55 KiB for the GEMMs' results and the weights that are streamed, they
 /// stay in an L2 of 2 MiB.
 const TILE_BYTES: i64 = 1200 << 10;
-/// Costs of transforms, in cycles of a core with AVX-512: a vector of tiles of an input channel, and of an output
-/// channel.
+/// Cycles in which a core with AVX-512 transforms a vector of tiles: of an input channel, and of an output channel.
 const INPUT_COST: f64 = 500.0;
 const OUTPUT_COST: f64 = 350.0;
 
-/// Parts of the tiles and of the output channels.
+/// Numbers of parts: `across` divides the vectors of tiles, `down` the panels of output channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Partition {
     across: i64,
@@ -29,7 +28,7 @@ struct Partition {
 }
 
 impl PointGemms {
-    /// The cheapest partition, and its cycles until the last core is done; `None` if not even one vector of tiles fits.
+    /// The cheapest partition, after its cost in cycles until the last core is done; `None` if no vector of tiles fits.
     fn partition(&self, tile: Tile, units: i64, local_bytes: i64) -> Option<(f64, Partition)> {
         let fits = |&vectors: &i64| {
             let all @ [tiles, ..] = self.local_bytes(vectors, tile);
@@ -61,7 +60,7 @@ impl PointGemms {
     }
 }
 
-/// A value for each output position.
+/// A Winograd convolution that computes a value for each output position.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Convolution {
     part: SubConvolution,
@@ -96,12 +95,12 @@ impl Convolution {
     /// Enqueues the kernels.
     ///
     /// # Errors
-    /// As the allocator and the driver report.
+    /// Errors reported by the allocator or the driver.
     pub fn run(&self, target: &Target, class: Class) -> Result<()> {
         let Self { part, tile, gemms: PointGemms { vectors, panels, channels }, partition } = *self;
         let SubConvolution { out, input, bias, kernel_map, .. } = part;
         let program = program(target, class, tile)?;
-        // Whole vectors of a panel's output channels and as many input channels as fill them.
+        // A vector holds a panel's output channels for `lane_channels` input channels; the last one is padded.
         let lane_channels = tile.lanes / tile.rows;
         let padded = div_ceil(channels, lane_channels) * lane_channels;
         let evaluated = target.workspace((POINTS * padded * panels * tile.rows * tile.element) as usize)?;
