@@ -94,8 +94,8 @@ fn build() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let mut sources = registrations;
-    for folder in ["cpp", "cpp/native"] {
-        for entry in Path::new(folder).read_dir()? {
+    for folder in ["runtime", "dispatch", "cpu", "native", "distributed", "profiler"] {
+        for entry in Path::new("cpp").join(folder).read_dir()? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "cpp") {
                 sources.push(path);

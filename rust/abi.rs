@@ -69,7 +69,7 @@ mod ffi {
     }
 
     unsafe extern "C++" {
-        include!("dtype.h");
+        include!("runtime/dtype.h");
         type DType = crate::kernels::DType;
     }
 
@@ -84,7 +84,7 @@ pub use ffi::{Operand, RandomStream, Scalar, Tensor, TensorList};
 /// The dtype of an absent tensor, whose struct C++ leaves empty.
 const _: () = assert!(DType::U8 as i32 == 0);
 
-// SAFETY: `cpp/dtype.h` declares an enum of this name with the same underlying type. C++ creates its values from codes
+// SAFETY: `cpp/runtime/dtype.h` declares an enum of this name with the same underlying type. C++ creates its values from codes
 // in `known_dtypes`, and from 0, the code of `U8`.
 unsafe impl cxx::ExternType for DType {
     type Id = cxx::type_id!("torch_opencl::bridge::DType");

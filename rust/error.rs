@@ -1,6 +1,6 @@
 //! The one error type of the crate.
 //!
-//! Every variant has a Python exception ([`Error::kind`]); `cpp/error.h` is the only place that converts it to a
+//! Every variant has a Python exception ([`Error::kind`]); `cpp/runtime/error.h` is the only place that converts it to a
 //! `c10::Error`.
 
 use std::fmt;
@@ -51,7 +51,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// One letter for the Python exception; `cpp/error.h` has the other half of this table.
+    /// One letter for the Python exception; `cpp/runtime/error.h` has the other half of this table.
     pub const fn kind(&self) -> char {
         match self {
             Self::OutOfMemory(_) => 'M',

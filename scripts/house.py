@@ -70,7 +70,7 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "damping": ("dampening", OPTIMIZER),
     "momentum2": ("beta2", OPTIMIZER),
     # `bag` at the end and `bag_size` are PyTorch's terms.
-    "bag(?!$|_size)": ("embedding_bag", EVERYWHERE),
+    "bag(?!$|_size|_of_index)": ("embedding_bag", EVERYWHERE),
     "search": ("searchsorted, nonzero", ("rust/ops/", "cpp/native/")),
     "updates?": ("scatter", ("rust/ops/index/", "cpp/native/index.cpp")),
     "list_norm": ("foreach_norm", EVERYWHERE),
@@ -78,8 +78,9 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "numbers": ("values, parameters", EVERYWHERE),
     "greatest_divisor": ("gcd", EVERYWHERE),
 }
-# Files in which a word is correct: torch.distributed calls the index of a process in its group its rank.
-EXEMPT = {"rank": "cpp/process_group"}
+# Files in which a word is correct: torch.distributed calls the index of a process in its group its rank, and fused
+# matmuls have source code.
+EXEMPT = {"rank": "cpp/distributed/process_group", "source": ("rust/ops/matmul/", "rust/ops/convolution/mod.rs")}
 
 
 def tracked(*patterns: str) -> list[Path]:

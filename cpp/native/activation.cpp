@@ -14,8 +14,8 @@
 #include <ATen/ops/where.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "../host_call.h"
-#include "../pointwise.h"
+#include "cpu/host_call.h"
+#include "dispatch/pointwise.h"
 
 namespace torch_opencl::native {
 namespace {

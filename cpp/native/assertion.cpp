@@ -2,8 +2,8 @@
 
 #include <ATen/ops/ne.h>
 
-#include "../error.h"
-#include "../tensor_arg.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/assertion/mod.rs.h"
 
 namespace torch_opencl::native {

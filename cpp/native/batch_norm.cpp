@@ -2,11 +2,11 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
-#include "../error.h"
-#include "../tensor_arg.h"
-#include "check.h"
-#include "contiguous.h"
-#include "norm.h"
+#include "native/check.h"
+#include "native/contiguous.h"
+#include "native/norm.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/norm/batch_norm.rs.h"
 
 namespace torch_opencl::native {

@@ -16,10 +16,10 @@
 #include <cmath>
 #include <vector>
 
-#include "../compat.h"
-#include "../error.h"
-#include "../host_on_cpu.h"
-#include "check.h"
+#include "cpu/host_on_cpu.h"
+#include "native/check.h"
+#include "runtime/compat.h"
+#include "runtime/error.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -170,7 +170,7 @@ at::Tensor pdist_backward(const at::Tensor& grad, const at::Tensor& self, double
 #include <ATen/ops/_cdist_forward.h>
 #include <ATen/ops/_euclidean_dist.h>
 
-#include "composite.h"
+#include "native/composite.h"
 
 namespace torch_opencl::native {
 namespace {

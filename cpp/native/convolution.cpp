@@ -10,13 +10,13 @@
 #include <c10/util/strides.h>
 #include <algorithm>
 
-#include "../cpu_policy.h"
-#include "../error.h"
-#include "../host_call.h"
-#include "../tensor_arg.h"
-#include "check.h"
-#include "contiguous.h"
-#include "fused.h"
+#include "cpu/cpu_policy.h"
+#include "cpu/host_call.h"
+#include "native/check.h"
+#include "native/contiguous.h"
+#include "native/fused.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/convolution/fused.rs.h"
 #include "torch_opencl/rust/ops/convolution/mod.rs.h"
 

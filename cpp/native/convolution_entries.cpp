@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "check.h"
+#include "native/check.h"
 
 namespace torch_opencl::native {
 namespace {

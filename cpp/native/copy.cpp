@@ -19,13 +19,13 @@
 #include <utility>
 #include <vector>
 
-#include "../cpu_policy.h"
-#include "../error.h"
-#include "../host_call.h"
-#include "../host_on_cpu.h"
-#include "../operand.h"
-#include "../pointwise.h"
-#include "../tensor_arg.h"
+#include "cpu/cpu_policy.h"
+#include "cpu/host_call.h"
+#include "cpu/host_on_cpu.h"
+#include "dispatch/operand.h"
+#include "dispatch/pointwise.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/copy/cat.rs.h"
 #include "torch_opencl/rust/ops/copy/mod.rs.h"
 #include "torch_opencl/rust/ops/pointwise/mod.rs.h"

@@ -1,7 +1,7 @@
 // Memory-efficient attention, under the names by which libraries call PyTorch's implementation for CUDA.
 #include <ATen/ExpandUtils.h>
 
-#include "fused_attention.h"
+#include "native/fused_attention.h"
 
 namespace torch_opencl::native {
 namespace {

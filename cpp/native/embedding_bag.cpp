@@ -15,12 +15,12 @@
 
 #include <algorithm>
 
-#include "../error.h"
-#include "../host_call.h"
-#include "../tensor_arg.h"
-#include "contiguous.h"
-#include "index_moves.h"
-#include "sparse.h"
+#include "cpu/host_call.h"
+#include "native/contiguous.h"
+#include "native/index_moves.h"
+#include "native/sparse.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/embedding_bag/mod.rs.h"
 
 namespace torch_opencl::native {

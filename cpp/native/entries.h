@@ -1,8 +1,8 @@
 // Every op body of our own: functions and classes that the table names, and the templates that it gives arguments to.
 #pragma once
 
-#include "foreach.h"
-#include "index.h"
-#include "pool.h"
-#include "random.h"
-#include "resample.h"
+#include "native/foreach.h"
+#include "native/index.h"
+#include "native/pool.h"
+#include "native/random.h"
+#include "native/resample.h"

@@ -9,9 +9,9 @@
 #include <ATen/ops/pow.h>
 #include <ATen/ops/scalar_tensor.h>
 
-#include "../error.h"
-#include "../host_iteration.h"
-#include "../tensor_arg.h"
+#include "cpu/host_iteration.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/factory/mod.rs.h"
 
 namespace torch_opencl::native {

@@ -16,7 +16,7 @@
 #include <ATen/ops/where.h>
 #include <limits>
 
-#include "../pointwise.h"
+#include "dispatch/pointwise.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "../error.h"
-#include "../host_on_cpu.h"
-#include "../tensor_arg.h"
-#include "composite.h"
+#include "cpu/host_on_cpu.h"
+#include "native/composite.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/fft/mod.rs.h"
 
 namespace torch_opencl::native {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "../compat.h"
-#include "fused_attention.h"
+#include "native/fused_attention.h"
+#include "runtime/compat.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -1,4 +1,4 @@
-#include "foreach.h"
+#include "native/foreach.h"
 
 #include <ATen/ops/_foreach_copy_native.h>
 #include <ATen/ops/_foreach_zero_native.h>
@@ -14,14 +14,14 @@
 #include <algorithm>
 #include <limits>
 
-#include "../compat.h"
+#include "runtime/compat.h"
 #if TORCH_OPENCL_TORCH_AT_LEAST(13)
 #include <ATen/ops/_foreach_clone_native.h>
 #endif
 
-#include "../error.h"
-#include "../tensor_arg.h"
 #include "entries/foreach.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/foreach/mod.rs.h"
 #include "torch_opencl/rust/ops/foreach/norm.rs.h"
 

@@ -3,9 +3,9 @@
 #include <ATen/native/FractionalMaxPooling.h>
 #include <ATen/ops/empty_like.h>
 
-#include "../error.h"
-#include "../tensor_arg.h"
-#include "contiguous.h"
+#include "native/contiguous.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/pool/fractional.rs.h"
 
 namespace torch_opencl::native {

@@ -1,10 +1,10 @@
-#include "fused.h"
+#include "native/fused.h"
 
 #include <c10/util/SmallVector.h>
 
-#include "../error.h"
-#include "../tensor_arg.h"
-#include "contiguous.h"
+#include "native/contiguous.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 
 namespace torch_opencl::native {
 

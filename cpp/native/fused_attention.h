@@ -6,7 +6,7 @@
 #include <ATen/ops/full.h>
 #include <limits>
 
-#include "scaled_dot_product.h"
+#include "native/scaled_dot_product.h"
 
 namespace torch_opencl::native {
 

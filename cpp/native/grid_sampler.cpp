@@ -8,9 +8,9 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "../error.h"
-#include "../tensor_arg.h"
-#include "check.h"
+#include "native/check.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/grid_sampler/mod.rs.h"
 
 namespace torch_opencl::native {

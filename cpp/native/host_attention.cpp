@@ -1,4 +1,4 @@
-#include "host_attention.h"
+#include "native/host_attention.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
@@ -7,8 +7,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
-#include "../cpu_policy.h"
-#include "../host_call.h"
+#include "cpu/cpu_policy.h"
+#include "cpu/host_call.h"
 
 namespace torch_opencl::native {
 namespace {

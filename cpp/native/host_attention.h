@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "scaled_dot_product.h"
+#include "native/scaled_dot_product.h"
 
 namespace torch_opencl::native {
 

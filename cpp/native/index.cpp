@@ -1,4 +1,4 @@
-#include "index.h"
+#include "native/index.h"
 
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
@@ -11,14 +11,14 @@
 #include <ATen/ops/mul.h>
 #include <c10/util/SmallVector.h>
 
-#include "../bridge.h"
-#include "../error.h"
-#include "../fallback.h"
-#include "../structured.h"
-#include "../tensor_arg.h"
+#include "dispatch/fallback.h"
+#include "dispatch/structured.h"
 #include "entries/index.h"
-#include "index_moves.h"
-#include "known_indices.h"
+#include "native/index_moves.h"
+#include "native/known_indices.h"
+#include "runtime/bridge.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -7,7 +7,7 @@
 #include <ATen/ops/scatter_reduce_native.h>
 #include <c10/util/SmallVector.h>
 
-#include "known_indices.h"
+#include "native/known_indices.h"
 
 namespace torch_opencl::native {
 

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
 
-#include "known_indices.h"
+#include "native/known_indices.h"
 #include "torch_opencl/rust/ops/index/mod.rs.h"
 #include "torch_opencl/rust/ops/index/scatter.rs.h"
 

@@ -8,11 +8,11 @@
 #include <ATen/ops/zeros.h>
 #include <algorithm>
 
-#include "../error.h"
-#include "../host_on_cpu.h"
-#include "../tensor_arg.h"
-#include "check.h"
-#include "matmul.h"
+#include "cpu/host_on_cpu.h"
+#include "native/check.h"
+#include "native/matmul.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/packed_weight/mod.rs.h"
 
 namespace torch_opencl::native {

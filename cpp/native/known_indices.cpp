@@ -1,4 +1,4 @@
-#include "known_indices.h"
+#include "native/known_indices.h"
 
 #include <c10/core/StorageImpl.h>
 #include <algorithm>

@@ -9,9 +9,9 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/where.h>
 
-#include "../error.h"
-#include "../tensor_arg.h"
-#include "index.h"
+#include "native/index.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/sort/kthvalue.rs.h"
 
 namespace torch_opencl::native {

@@ -15,8 +15,8 @@
 #include <ATen/ops/diag_embed.h>
 #include <ATen/ops/where.h>
 
-#include "../error.h"
-#include "../tensor_arg.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/ops/linalg/mod.rs.h"
 

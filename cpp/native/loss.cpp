@@ -5,10 +5,10 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/nll_loss2d_backward_ops.h>
 
-#include "../error.h"
-#include "../host_call.h"
-#include "../tensor_arg.h"
-#include "contiguous.h"
+#include "cpu/host_call.h"
+#include "native/contiguous.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/loss/mod.rs.h"
 
 namespace torch_opencl::native {

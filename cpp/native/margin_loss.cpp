@@ -5,10 +5,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
-#include "../error.h"
-#include "../tensor_arg.h"
-#include "check.h"
-#include "contiguous.h"
+#include "native/check.h"
+#include "native/contiguous.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/loss/margin.rs.h"
 
 namespace torch_opencl::native {

@@ -8,10 +8,10 @@
 #include <ATen/ops/where.h>
 #include <algorithm>
 
-#include "../operand.h"
+#include "dispatch/operand.h"
 #include "entries/index.h"
-#include "index.h"
-#include "index_moves.h"
+#include "native/index.h"
+#include "native/index_moves.h"
 
 namespace torch_opencl::native {
 namespace {

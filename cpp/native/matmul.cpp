@@ -1,4 +1,4 @@
-#include "matmul.h"
+#include "native/matmul.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -8,9 +8,9 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/mul.h>
 
-#include "../error.h"
-#include "../operand.h"
-#include "contiguous.h"
+#include "dispatch/operand.h"
+#include "native/contiguous.h"
+#include "runtime/error.h"
 #include "torch_opencl/rust/ops/matmul/mod.rs.h"
 
 namespace torch_opencl::native {

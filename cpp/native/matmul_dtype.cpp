@@ -1,8 +1,8 @@
 // Matmuls with a separate result dtype: float32 for 16-bit matrices, which are summed in float32 anyway.
 #include <ATen/native/Resize.h>
 
-#include "check.h"
-#include "matmul.h"
+#include "native/check.h"
+#include "native/matmul.h"
 
 namespace torch_opencl::native {
 namespace {

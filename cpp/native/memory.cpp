@@ -1,4 +1,4 @@
-#include "memory.h"
+#include "native/memory.h"
 
 #include <ATen/Context.h>
 #include <ATen/Dispatch.h>
@@ -9,10 +9,10 @@
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/DeviceGuard.h>
 
-#include "../allocator.h"
-#include "../error.h"
-#include "../tensor_arg.h"
 #include "entries/copy.h"
+#include "runtime/allocator.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 
 namespace torch_opencl::native {
 namespace {

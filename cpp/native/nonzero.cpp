@@ -4,8 +4,8 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 
-#include "../error.h"
-#include "../tensor_arg.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/index/nonzero.rs.h"
 
 namespace torch_opencl::native {

@@ -1,4 +1,4 @@
-#include "norm.h"
+#include "native/norm.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/native/layer_norm.h>
@@ -9,11 +9,11 @@
 #include <numeric>
 #include <optional>
 
-#include "../error.h"
-#include "../host_call.h"
-#include "../tensor_arg.h"
-#include "check.h"
-#include "contiguous.h"
+#include "cpu/host_call.h"
+#include "native/check.h"
+#include "native/contiguous.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/norm/mod.rs.h"
 
 namespace torch_opencl::native {

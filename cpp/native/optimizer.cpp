@@ -5,8 +5,8 @@
 #include <array>
 #include <vector>
 
-#include "../error.h"
-#include "../tensor_arg.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/optimizer/mod.rs.h"
 
 namespace torch_opencl::native {

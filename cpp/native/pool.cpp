@@ -1,4 +1,4 @@
-#include "pool.h"
+#include "native/pool.h"
 
 #include <ATen/Context.h>
 #include <ATen/native/AdaptivePooling.h>
@@ -12,14 +12,14 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
-#include "../bridge.h"
-#include "../cpu_policy.h"
-#include "../error.h"
-#include "../fallback.h"
-#include "../tensor_arg.h"
-#include "contiguous.h"
+#include "cpu/cpu_policy.h"
+#include "dispatch/fallback.h"
 #include "entries/index.h"
 #include "entries/pool.h"
+#include "native/contiguous.h"
+#include "runtime/bridge.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/pool/mod.rs.h"
 
 namespace torch_opencl::native {

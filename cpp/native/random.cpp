@@ -12,12 +12,12 @@
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "../error.h"
-#include "../generator.h"
-#include "../host_call.h"
-#include "../tensor_arg.h"
-#include "check.h"
-#include "random.h"
+#include "cpu/host_call.h"
+#include "native/check.h"
+#include "native/random.h"
+#include "runtime/error.h"
+#include "runtime/generator.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/random/mod.rs.h"
 
 namespace torch_opencl::native {
@@ -158,7 +158,7 @@ at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out
   at::native::resize_output(out, {n});
   const at::Tensor keys = at::empty({n}, out.options().dtype(at::kLong)).random_(std::move(generator));
   if (n == 0) return out;
-  if (!checked([&] { return bridge::swaps_permutations(arg(keys)); })) {
+  if (!checked([&] { return bridge::uses_swap_kernel(arg(keys)); })) {
     // The order of random keys. With 63 bits ties, which would favour the lower index, do not happen.
     return out.copy_(keys.argsort());
   }

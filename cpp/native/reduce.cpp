@@ -12,10 +12,10 @@
 #include <cmath>
 #include <limits>
 
-#include "../error.h"
-#include "../host_on_cpu.h"
-#include "../operand.h"
-#include "../pointwise.h"
+#include "cpu/host_on_cpu.h"
+#include "dispatch/operand.h"
+#include "dispatch/pointwise.h"
+#include "runtime/error.h"
 #include "torch_opencl/rust/ops/reduce/arg_reduce.rs.h"
 #include "torch_opencl/rust/ops/reduce/mod.rs.h"
 #include "torch_opencl/rust/ops/reduce/var_mean.rs.h"

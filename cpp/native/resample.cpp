@@ -1,13 +1,13 @@
-#include "resample.h"
+#include "native/resample.h"
 
 #include <ATen/native/Resize.h>
 #include <ATen/native/UpSample.h>
 
-#include "../compat.h"
-#include "../error.h"
-#include "../tensor_arg.h"
-#include "contiguous.h"
 #include "entries/resample.h"
+#include "native/contiguous.h"
+#include "runtime/compat.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 
 namespace torch_opencl::native {
 namespace {

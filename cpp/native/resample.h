@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
-#include "../compat.h"
+#include "runtime/compat.h"
 #include "torch_opencl/rust/ops/resample/mod.rs.h"
 
 namespace torch_opencl::native {

@@ -18,10 +18,10 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <algorithm>
 
-#include "composite.h"
-#include "rnn_cell.h"
-#include "rnn_layer.h"
-#include "rnn_layer_host.h"
+#include "native/composite.h"
+#include "native/rnn_cell.h"
+#include "native/rnn_layer.h"
+#include "native/rnn_layer_host.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -1,4 +1,4 @@
-#include "rnn_cell.h"
+#include "native/rnn_cell.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -10,12 +10,12 @@
 #include <algorithm>
 #include <array>
 
-#include "../error.h"
-#include "../host_call.h"
-#include "../tensor_arg.h"
-#include "check.h"
-#include "contiguous.h"
+#include "cpu/host_call.h"
 #include "entries/rnn.h"
+#include "native/check.h"
+#include "native/contiguous.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/rnn/mod.rs.h"
 
 namespace torch_opencl::native {

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <tuple>
 
-#include "norm.h"
+#include "native/norm.h"
 
 namespace torch_opencl::native {
 

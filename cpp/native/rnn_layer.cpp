@@ -1,4 +1,4 @@
-#include "rnn_layer.h"
+#include "native/rnn_layer.h"
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
@@ -12,11 +12,11 @@
 #include <ATen/ops/threshold_backward.h>
 #include <ATen/ops/zeros.h>
 
-#include "../error.h"
-#include "../tensor_arg.h"
-#include "contiguous.h"
 #include "entries/rnn.h"
-#include "rnn_cell.h"
+#include "native/contiguous.h"
+#include "native/rnn_cell.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/rnn/mod.rs.h"
 
 namespace torch_opencl::native {

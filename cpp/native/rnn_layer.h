@@ -7,7 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <array>
 
-#include "rnn_cell.h"
+#include "native/rnn_cell.h"
 
 namespace torch_opencl::native {
 

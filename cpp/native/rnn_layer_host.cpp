@@ -1,4 +1,4 @@
-#include "rnn_layer_host.h"
+#include "native/rnn_layer_host.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
@@ -6,10 +6,10 @@
 #include <ATen/ops/mkldnn_rnn_layer_ops.h>
 #include <optional>
 
-#include "../cpu_policy.h"
-#include "../error.h"
-#include "../host_on_cpu.h"
-#include "../one_thread.h"
+#include "cpu/cpu_policy.h"
+#include "cpu/host_on_cpu.h"
+#include "cpu/one_thread.h"
+#include "runtime/error.h"
 #include "torch_opencl/rust/bridge/graph.rs.h"
 #include "torch_opencl/rust/bridge/runtime.rs.h"
 

@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "rnn_layer.h"
+#include "native/rnn_layer.h"
 
 namespace torch_opencl::native {
 

@@ -7,7 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
-#include "rnn_cell.h"
+#include "native/rnn_cell.h"
 
 namespace torch_opencl::native {
 namespace {

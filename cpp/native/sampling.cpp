@@ -7,10 +7,10 @@
 #include <ATen/ops/empty.h>
 #include <limits>
 
-#include "../error.h"
-#include "../generator.h"
-#include "../tensor_arg.h"
-#include "check.h"
+#include "native/check.h"
+#include "runtime/error.h"
+#include "runtime/generator.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/random/sampling.rs.h"
 
 namespace torch_opencl::native {

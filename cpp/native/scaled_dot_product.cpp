@@ -1,4 +1,4 @@
-#include "scaled_dot_product.h"
+#include "native/scaled_dot_product.h"
 
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
@@ -9,11 +9,11 @@
 #include <ATen/ops/zeros_like.h>
 #include <cmath>
 
-#include "../error.h"
-#include "../generator.h"
-#include "../tensor_arg.h"
-#include "check.h"
-#include "host_attention.h"
+#include "native/check.h"
+#include "native/host_attention.h"
+#include "runtime/error.h"
+#include "runtime/generator.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/attention/backward.rs.h"
 
 namespace torch_opencl::native {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "entries/attention.h"
-#include "norm.h"
+#include "native/norm.h"
 #include "torch_opencl/rust/ops/attention/mod.rs.h"
 
 namespace torch_opencl::native {

@@ -6,9 +6,9 @@
 #include <ATen/ops/empty.h>
 #include <vector>
 
-#include "../compat.h"
-#include "check.h"
-#include "matmul.h"
+#include "native/check.h"
+#include "native/matmul.h"
+#include "runtime/compat.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -6,12 +6,12 @@
 #include <ATen/ops/scatter_add.h>
 #include <ATen/ops/scatter_reduce.h>
 
-#include "../bridge.h"
-#include "../cpu_policy.h"
-#include "../error.h"
-#include "../fallback.h"
-#include "index.h"
-#include "index_moves.h"
+#include "cpu/cpu_policy.h"
+#include "dispatch/fallback.h"
+#include "native/index.h"
+#include "native/index_moves.h"
+#include "runtime/bridge.h"
+#include "runtime/error.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -10,8 +10,8 @@
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/searchsorted.h>
 
-#include "../error.h"
-#include "../tensor_arg.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/index/searchsorted.rs.h"
 
 namespace torch_opencl::native {

@@ -7,8 +7,8 @@
 #include <ATen/ops/zeros_like.h>
 #include <limits>
 
-#include "../error.h"
-#include "../tensor_arg.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/segment_reduce/mod.rs.h"
 
 namespace torch_opencl::native {

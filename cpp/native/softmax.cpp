@@ -2,9 +2,9 @@
 
 #include <ATen/WrapDimUtils.h>
 
-#include "../error.h"
-#include "../tensor_arg.h"
-#include "contiguous.h"
+#include "native/contiguous.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/softmax/mod.rs.h"
 
 namespace torch_opencl::native {

@@ -1,5 +1,5 @@
 // Matmuls with sparse matrices, for all sparse layouts.
-#include "sparse.h"
+#include "native/sparse.h"
 
 #include <ATen/OpMathType.h>
 #include <ATen/SparseCsrTensorUtils.h>
@@ -15,11 +15,11 @@
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/zeros.h>
 
-#include "../error.h"
-#include "../host_call.h"
-#include "../tensor_arg.h"
-#include "check.h"
+#include "cpu/host_call.h"
 #include "entries/composite.h"
+#include "native/check.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/sparse/mod.rs.h"
 
 namespace torch_opencl::native {

@@ -10,9 +10,9 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
-#include "../error.h"
-#include "../tensor_arg.h"
-#include "sparse.h"
+#include "native/sparse.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/segment_reduce/sparse_mm.rs.h"
 
 namespace torch_opencl::native {

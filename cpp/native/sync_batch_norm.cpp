@@ -10,12 +10,12 @@
 #include <algorithm>
 #include <limits>
 
-#include "../error.h"
-#include "../tensor_arg.h"
-#include "check.h"
-#include "contiguous.h"
 #include "entries/composite.h"
-#include "norm.h"
+#include "native/check.h"
+#include "native/contiguous.h"
+#include "native/norm.h"
+#include "runtime/error.h"
+#include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/norm/batch_norm.rs.h"
 
 namespace torch_opencl::native {

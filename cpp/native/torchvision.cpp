@@ -2,8 +2,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
-#include "../fallback.h"
-#include "../registration.h"
+#include "dispatch/fallback.h"
+#include "dispatch/registration.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -1,5 +1,5 @@
 // Variances for PyTorch 2.11, whose own functions reject tensors of this device.
-#include "../compat.h"
+#include "runtime/compat.h"
 
 #if !TORCH_OPENCL_TORCH_AT_LEAST(12)
 

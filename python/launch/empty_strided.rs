@@ -13,7 +13,7 @@ use super::{check, integer, raise, Raised};
 /// Maximum number of dimensions that are allocated here; tensors with more go through the dispatcher.
 const MOST_DIMS: usize = 16;
 
-/// The type of the function in cpp/python_tensor.cpp: device, dtype, sizes, strides, and their number.
+/// The type of the function in cpp/runtime/python_tensor.cpp: device, dtype, sizes, strides, and their number.
 type NewTensor = unsafe extern "C" fn(c_int, c_int, *const i64, *const i64, usize) -> *mut PyObject;
 
 /// The address of the library's function; 0 until it is bound.

@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::kernels::DType;
 use crate::ops::Tensor;
 
-/// The only bridge from Rust to ATen: `cpp/host_matmul.cpp`.
+/// The only bridge from Rust to ATen: `cpp/cpu/host_matmul.cpp`.
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
     unsafe extern "C++" {
-        include!("host_matmul.h");
+        include!("cpu/host_matmul.h");
         include!("torch_opencl/rust/abi.rs.h");
         type Scalar = crate::abi::Scalar;
         type Tensor<'a> = crate::abi::Tensor<'a>;

@@ -15,9 +15,9 @@ pub mod ffi {
     }
 
     unsafe extern "C++" {
-        include!("warning.h");
+        include!("runtime/warning.h");
         fn warn(message: &str);
-        include!("interrupt.h");
+        include!("runtime/interrupt.h");
         fn run_signal_handlers() -> bool;
     }
 }

@@ -28,7 +28,7 @@ mod ffi {
         include!("torch_opencl/rust/abi.rs.h");
         type RandomStream = crate::abi::RandomStream;
 
-        include!("generator.h");
+        include!("runtime/generator.h");
         #[namespace = "torch_opencl"]
         type GeneratorHold;
     }

@@ -8,7 +8,7 @@ mod context;
 mod device;
 mod enqueue;
 mod event;
-mod foreign;
+mod external;
 mod interrupt;
 mod kernel;
 mod launch_batch;

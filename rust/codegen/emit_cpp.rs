@@ -68,7 +68,7 @@ fn family_entries(registrations: &[&Registration]) -> String {
     let headers: String = headers.into_iter().collect();
     let declarations: String = declarations.into_iter().collect();
     format!(
-        "{BANNER}#pragma once\n\n#include \"entry.h\"\n\n{headers}\n\
+        "{BANNER}#pragma once\n\n#include \"dispatch/entry.h\"\n\n{headers}\n\
          namespace torch_opencl::native {{\n\n{declarations}\n}}  // namespace torch_opencl::native\n"
     )
 }
@@ -258,7 +258,10 @@ fn includes(rows: &[&PlannedRow]) -> String {
         .filter(|row| row.registrations.iter().any(Registration::is_ours))
         .map(|row| format!("entries/{}.h", row.family.name))
         .collect();
-    let ours = ["registration.h", "pointwise_op.h", "native/entries.h"].map(str::to_owned).into_iter().chain(families);
+    let ours = ["dispatch/registration.h", "pointwise_op.h", "native/entries.h"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(families);
     let ours: String = ours.map(|header| format!("#include \"{header}\"\n")).collect();
     let torch = headers.iter().map(|header| format!("#include <{header}>\n"));
     torch.fold(ours + "\n", |text, line| text + &line)

@@ -9,11 +9,11 @@ use super::diagnostic::Diagnostic;
 pub enum Kind {
     /// An expression on `arity` inputs that fills an ATen stub.
     Pointwise { arity: usize },
-    /// A stub filled by a `kernel`, or an `entry` that replaces ATen's own function.
+    /// A stub filled by a `kernel`, or an `entry`, expression (`returns`) or Python function that replaces ATen's function.
     Kernel,
     /// A kernel as in `Kernel`, or a stub filled by an expression over random draws.
     Random,
-    /// ATen's own function unchanged (it only composes other ops or changes metadata), or an `entry`.
+    /// ATen's own function unchanged (it only composes other ops or changes metadata), or what a `Kernel` row may have.
     Composite,
     /// ATen's function for the CPU, on the memory of the device mapped for the host.
     Host,
@@ -39,8 +39,8 @@ const KINDS: [(&str, Kind); 9] = [
     ("host", Kind::Host),
 ];
 
-/// Families whose small calls the host may compute if the device is a CPU (`cpp/host_call.h`): one CPU kernel replaces
-/// one OpenCL kernel. Pointwise families have stubs for that (`cpp/host_iteration.h`).
+/// Families whose small calls the host may compute if the device is a CPU (`cpp/cpu/host_call.h`): one CPU kernel replaces
+/// one OpenCL kernel. Pointwise families have stubs for that (`cpp/cpu/host_iteration.h`).
 const SMALL_ON_HOST: [&str; 13] = [
     "copy",
     "foreach",

@@ -138,7 +138,7 @@ pub enum Form {
     Python,
     /// The CPU's kernel, called boxed.
     Host,
-    /// Not structured: copies the results of the functional variant's plain function to its `out` arguments.
+    /// Not structured: copies the results of the functional variant to its `out` arguments.
     Copied { outputs: usize },
     /// Not structured: allocates its outputs with the registration's expression and calls the plain function of the
     /// out= variant.

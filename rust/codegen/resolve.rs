@@ -122,14 +122,17 @@ fn sparse(row: &Row, is_host: bool, index: &Index, named: &Named, report: &mut R
     found
 }
 
-/// An out= overload that stores the results of the row's entry.
+/// An out= overload that stores the results of the row's entry, expression or Python function.
 fn copied(row: &Row, name: &Text, index: &Index) -> Result<Registration, (String, String)> {
     let op =
         index.get(&name.value).ok_or_else(|| (format!("unknown op `{}`", name.value), index.suggest(&name.value)))?;
     let problem = |message: &str, hint: &str| Err((format!("`{}` {message}", name.value), hint.to_owned()));
     let functional = row.op.as_ref().and_then(|op| index.get(&op.value));
     let (Some(functional), true) = (functional, row.entry.is_some() || row.composition().is_some()) else {
-        return problem("needs an `entry` that returns its results", "ATen's own functions have their own `out`");
+        return problem(
+            "needs an `entry`, `returns` or `python` that returns its results",
+            "ATen's own functions have their own `out`",
+        );
     };
     if index.group(op).is_some() {
         return problem("is structured", "its class serves all variants: name it in `op`");

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Once;
 
 use super::recipe::Recipe;
-use super::{bundle, disk, driver_cache, listing, progress, warn};
+use super::{ahead_of_time, bundle, disk, driver_cache, listing, progress, warn};
 use crate::cl::{Context, DeviceInfo, FirstLaunch, Program};
 use crate::error::{Error, Result};
 use crate::runtime::Device;
@@ -100,7 +100,7 @@ fn compile(context: &Context, source: &str, options: &str, name: &str, info: &De
 /// # Errors
 /// [`Error::Build`] with the compiler's log; [`Error::Invalid`] in a process that must not compile.
 pub fn compile_binary(device: &'static Device, name: &str, source: &str, options: &str) -> Result<(Vec<u8>, String)> {
-    if let Some(path) = listing::bundle_path() {
+    if let Some(path) = ahead_of_time::bundle_path() {
         return Err(Error::Invalid(format!(
             "OpenCL: with TORCH_OPENCL_KERNEL_BUNDLE={} nothing is compiled: unset it to build a bundle",
             path.display()

@@ -15,7 +15,8 @@ use serde_json::{json, Value};
 use sha2::{Digest, Sha256};
 use zip::ZipArchive;
 
-use super::listing::{bundle_path, hexadecimal, Listing, VARIABLE};
+use super::ahead_of_time::{bundle_path, VARIABLE};
+use super::listing::{hexadecimal, Listing};
 use super::recipe::Recipe;
 use super::Family;
 use crate::cl::{Context, Program};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use foldhash::HashMap;
 
 use super::build::is_stored;
-use super::compile_thread::{CompileThread, Job};
+use super::compile_thread::{Job, COMPILE_THREAD};
 use super::program::CachedProgram;
 use super::recipe::Recipe;
 use super::source::Switch;
@@ -22,7 +22,6 @@ use crate::runtime::{Device, DeviceClass};
 type Programs = HashMap<(i32, Family, Class), HashMap<Vec<Constant>, Arc<Slot>>>;
 
 static PROGRAMS: RwLock<Option<Programs>> = RwLock::new(None);
-static COMPILE_THREAD: CompileThread = CompileThread::new();
 static HITS: AtomicU64 = AtomicU64::new(0);
 static SPECIALISED: AtomicU64 = AtomicU64::new(0);
 static FAILED: AtomicU64 = AtomicU64::new(0);
@@ -55,15 +54,7 @@ pub fn generated_program(device: &'static Device, family: Family, kernels: &str)
         switch: Switch { functions: "", cases: kernels.to_owned() },
         kernel: None,
     };
-    build_blocking(move || CachedProgram::whole(&recipe))
-}
-
-/// Builds a program while the caller waits.
-///
-/// # Errors
-/// Errors of the build; [`Error::Interrupted`] if a signal handler raised meanwhile.
-pub(super) fn build_blocking<R: Send + 'static>(build: impl FnOnce() -> Result<R> + Send + 'static) -> Result<R> {
-    COMPILE_THREAD.build_blocking(build).and_then(|built| built)
+    COMPILE_THREAD.build_blocking(move || CachedProgram::whole(&recipe)).and_then(|built| built)
 }
 
 /// The slot of one program, built or not.
@@ -205,7 +196,7 @@ pub fn program(
             }
             if mode == Specialisation::Eager {
                 let recipe = recipe(Tier::Specialised, constants);
-                return build_blocking(move || slot.build(&recipe));
+                return COMPILE_THREAD.build_blocking(move || slot.build(&recipe)).and_then(|built| built);
             }
             let compiler = Compiler::of(&device.info);
             let recipe = || recipe(Tier::Specialised, constants);
@@ -219,7 +210,7 @@ pub fn program(
         return Ok(program);
     }
     let recipe = recipe(Tier::Generic, spec.shared());
-    build_blocking(move || slot.build(&recipe))
+    COMPILE_THREAD.build_blocking(move || slot.build(&recipe)).and_then(|built| built)
 }
 
 fn slot(key: (i32, Family, Class), constants: &[Constant]) -> Arc<Slot> {

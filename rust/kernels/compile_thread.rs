@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 const CAPACITY: usize = 256;
 /// Pause between two builds, if the device compiles: its threads need the compiler when a kernel is launched for the
 /// first time.
-const BREATH: Duration = Duration::from_millis(200);
+const BUILD_PAUSE: Duration = Duration::from_millis(200);
 /// Interval at which queued builds are checked again, because a program may have become more frequent.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Stack size of a thread that compiles: compilers are written for main threads, which have this size.
@@ -33,6 +33,9 @@ pub(super) trait Job: Send {
     fn quiet(&self) -> Duration;
     fn build(self: Box<Self>);
 }
+
+/// The process's only one.
+pub(super) static COMPILE_THREAD: CompileThread = CompileThread::new();
 
 /// A queue of builds, and the thread that runs them.
 pub(super) struct CompileThread {
@@ -77,7 +80,7 @@ impl State {
         let left = |pause: Duration, since: Option<Instant>| {
             since.map_or(Duration::ZERO, |since| pause.saturating_sub(since.elapsed()))
         };
-        left(quiet, self.last_on_the_spot).max(left(BREATH.min(quiet), self.last))
+        left(quiet, self.last_on_the_spot).max(left(BUILD_PAUSE.min(quiet), self.last))
     }
 }
 

@@ -1,26 +1,16 @@
 //! Sources of programs, from which a bundle of binaries is made, on this machine or another.
 
 use std::collections::BTreeMap;
-use std::env;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
+use super::ahead_of_time;
 use super::recipe::Recipe;
 use super::source::Switch;
 use super::spec::{Spec, Tier};
 use super::{Class, Family};
 use crate::runtime::Device;
-
-pub(super) const VARIABLE: &str = "TORCH_OPENCL_KERNEL_BUNDLE";
-
-/// The bundle from which this process loads its programs, if it must not compile any.
-pub fn bundle_path() -> Option<&'static Path> {
-    // Cached, as each matmul needs it, while another thread may be changing the environment.
-    static NAMED: OnceLock<Option<PathBuf>> = OnceLock::new();
-    NAMED.get_or_init(|| env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)).as_deref()
-}
 
 /// A generic program: its source, and its compiler options.
 #[derive(Clone, Debug)]
@@ -86,13 +76,8 @@ fn kernels(source: &str) -> Vec<&str> {
 
 /// Records the generic programs that are requested from now on.
 pub fn record_programs() {
+    ahead_of_time::start_recording();
     RECORDED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(BTreeMap::new);
-}
-
-/// Returns true in a process that records its programs, or loads them from a bundle: it requests only generic programs,
-/// and always the same ones, regardless of speed.
-pub fn is_ahead_of_time() -> bool {
-    bundle_path().is_some() || RECORDED.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
 /// The programs requested so far.

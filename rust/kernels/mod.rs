@@ -4,6 +4,7 @@
 //! program is built for one compute [`Class`], and has up to two forms: a [`Spec`] turns arguments of the generic
 //! form's kernels, ops and dtypes, into constants of the specialised form.
 
+mod ahead_of_time;
 mod build;
 mod bundle;
 mod cache;
@@ -27,6 +28,7 @@ pub mod structs;
 mod tiers;
 mod warning;
 
+pub use ahead_of_time::{bundle_path, is_ahead_of_time};
 pub use build::compile_binary;
 pub use bundle::{bundle_contents, check_bundle, identity as bundle_identity};
 pub use cache::{cache_info, generated_program, program, stop_building, wait_for_builds};
@@ -35,7 +37,7 @@ pub use driver_cache::{check_driver_cache, driver_cache_obstacle, leave as leave
 pub use dtype::{Class, DType};
 pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};
-pub use listing::{bundle_path, is_ahead_of_time, record_programs, recorded_programs, Listing};
+pub use listing::{record_programs, recorded_programs, Listing};
 pub use program::CachedProgram;
 pub use progress::{check_progress, end as end_progress, show as show_progress};
 pub use source::{Family, Switch};

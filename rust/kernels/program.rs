@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use foldhash::HashMap;
 
 use super::build::build;
-use super::cache::build_blocking;
+use super::compile_thread::COMPILE_THREAD;
 use super::recipe::Recipe;
 use super::spec::Tier;
 use crate::cl::{Kernel, Program};
@@ -66,13 +66,14 @@ impl CachedProgram {
             Built::ByKernel { recipe, building } => {
                 let (recipe, building) = (recipe.of_kernel(name), Arc::clone(building));
                 let kernels = Arc::clone(&self.kernels);
-                build_blocking(move || {
+                let built = COMPILE_THREAD.build_blocking(move || {
                     let _building = building.lock().unwrap_or_else(PoisonError::into_inner);
                     if let Some(kernel) = kernels.get(name) {
                         return Ok(kernel);
                     }
                     Ok(kernels.add(name, build(&recipe)?.kernel(name)?))
-                })
+                });
+                built.and_then(|kernel| kernel)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Recipes of programs: sources and options.
 
-use super::listing::is_ahead_of_time;
+use super::ahead_of_time::is_ahead_of_time;
 use super::source::Switch;
 use super::spec::{options, Constant, Tier};
 use super::{Class, Family};

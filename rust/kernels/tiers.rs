@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicU8, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::listing::is_ahead_of_time;
+use super::ahead_of_time::is_ahead_of_time;
 use crate::cl::{DeviceInfo, DeviceType};
 use crate::error::{Error, Result};
 

@@ -42,7 +42,7 @@ pub(super) struct Allocator {
     /// Shared with the graphs that use them.
     segments: HashMap<usize, Arc<Buffer>>,
     /// External buffers, which are not divided into blocks; also shared with graphs.
-    foreign: HashMap<usize, Arc<Buffer>>,
+    external: HashMap<usize, Arc<Buffer>>,
     blocks: Blocks,
     pending: Vec<Pending>,
     stats: MemoryStats,
@@ -55,7 +55,7 @@ impl Allocator {
             fraction: 1.0,
             addresses: AddressMap::new(space),
             segments: HashMap::default(),
-            foreign: HashMap::default(),
+            external: HashMap::default(),
             blocks: Blocks::default(),
             pending: Vec::new(),
             stats: MemoryStats::default(),
@@ -132,13 +132,13 @@ impl Allocator {
     pub fn adopt(&mut self, space: &AddressSpace, buffer: Buffer) -> Result<usize> {
         let address =
             self.addresses.insert(space, buffer.size().max(1), Placed { memory: buffer.handle(), host: None })?;
-        self.foreign.insert(address, Arc::new(buffer));
+        self.external.insert(address, Arc::new(buffer));
         Ok(address)
     }
 
     /// Releases the external buffer that starts at `address`, if there is one.
     pub fn abandon(&mut self, space: &AddressSpace, address: usize, idle: impl Fn() -> Result<()>) -> Result<()> {
-        let Some(buffer) = self.foreign.remove(&address) else { return Ok(()) };
+        let Some(buffer) = self.external.remove(&address) else { return Ok(()) };
         // With some drivers, a launch does not keep a buffer alive.
         let idle = idle();
         self.addresses.remove(space, address, buffer.size().max(1));
@@ -222,7 +222,7 @@ impl Allocator {
     /// The buffer of a handle. If other code returns one of our buffers, the handle is in both tables: our own entry
     /// comes first.
     pub fn buffer(&self, handle: MemHandle) -> Option<Arc<Buffer>> {
-        let mut buffers = self.segments.values().chain(self.foreign.values());
+        let mut buffers = self.segments.values().chain(self.external.values());
         buffers.find(|buffer| buffer.handle() == handle).cloned()
     }
 

@@ -117,7 +117,7 @@ fn error_of([kind, value, bound]: [i64; 3]) -> Result<()> {
 }
 
 /// The error of another thread's record.
-fn foreign(error: Error) -> Error {
+fn with_thread_note(error: Error) -> Error {
     let note = |text: String| format!("{text} (in an operation that another thread called on this stream)");
     match error {
         Error::Index(text) => Error::Index(note(text)),
@@ -265,7 +265,7 @@ impl Faults {
         let (own, others) = self.disarm(launched);
         let mut found = own.into_iter().try_for_each(|memory| take(memory, queue));
         for memory in others {
-            found = found.and(take(memory, queue).map_err(foreign));
+            found = found.and(take(memory, queue).map_err(with_thread_note));
         }
         found
     }
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_fault_of_another_thread_says_so() {
-        let error = foreign(Error::Index("Target 7 is out of bounds.".to_owned()));
+        let error = with_thread_note(Error::Index("Target 7 is out of bounds.".to_owned()));
         assert!(
             matches!(&error, Error::Index(text) if text.starts_with("Target 7") && text.contains("another thread"))
         );

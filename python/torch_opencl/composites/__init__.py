@@ -14,7 +14,7 @@ import torch
 
 # The registrations last as long as these objects.
 _aten, _torchvision = torch.library.Library("aten", "IMPL"), torch.library.Library("torchvision", "IMPL")
-# The key to which `form::Python` in cpp/registration.h passes a call, of any layout.
+# The key to which `form::Python` in cpp/dispatch/registration.h passes a call, of any layout.
 _KEY = "PrivateUse2"
 
 

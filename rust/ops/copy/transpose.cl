@@ -98,17 +98,17 @@ __kernel void transpose_blocks(__global uchar *dst, ulong dst_offset, __global c
 }
 #else
 // Neighbouring elements that an item moves, so that rows of a tile have at least 64 bytes, two sectors of memory.
-#define BESIDE (WIDTH < 4 ? 4 / WIDTH : 1)
+#define COLUMNS_PER_ITEM (WIDTH < 4 ? 4 / WIDTH : 1)
 #define SIDE 16
-#define TILE (SIDE * BESIDE)
+#define TILE (SIDE * COLUMNS_PER_ITEM)
 
 // For GPUs: a tile goes through local memory so that both sides touch memory row by row. Work-groups are SIDE x SIDE;
-// the global range is one item for BESIDE columns of src, one for BESIDE rows (in whole tiles), and the batch.
+// the global range is one item for COLUMNS_PER_ITEM columns of src, one for COLUMNS_PER_ITEM rows (in whole tiles), and the batch.
 __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void transpose_tiles(
     __global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset, const Layout layout) {
   // One word of padding: a column then spreads over all banks of local memory.
-  __local Element tile[TILE][TILE + BESIDE];
-  const int x = get_local_id(0) * BESIDE, y = get_local_id(1);
+  __local Element tile[TILE][TILE + COLUMNS_PER_ITEM];
+  const int x = get_local_id(0) * COLUMNS_PER_ITEM, y = get_local_id(1);
   const long column0 = get_group_id(0) * TILE, row0 = get_group_id(1) * TILE, batch = get_global_id(2);
   const int rows = (int)min(layout.sizes[0] - row0, (long)TILE);
   const int columns = (int)min(layout.sizes[1] - column0, (long)TILE);
@@ -116,11 +116,11 @@ __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void transpose_til
   __global const uchar *from =
       src + src_offset + offset_from(&layout, 1, 2, batch) + row0 * from_step + column0 * WIDTH;
   __global uchar *to = dst + dst_offset + offset_from(&layout, 0, 2, batch) + column0 * to_step + row0 * WIDTH;
-  UNROLL for (int r = y; r < TILE; r += SIDE) UNROLL for (int c = x; c < x + BESIDE; c++) {
+  UNROLL for (int r = y; r < TILE; r += SIDE) UNROLL for (int c = x; c < x + COLUMNS_PER_ITEM; c++) {
     if (r < rows && c < columns) tile[r][c] = ((__global const Element *)(from + r * from_step))[c];
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  UNROLL for (int c = y; c < TILE; c += SIDE) UNROLL for (int r = x; r < x + BESIDE; r++) {
+  UNROLL for (int c = y; c < TILE; c += SIDE) UNROLL for (int r = x; r < x + COLUMNS_PER_ITEM; r++) {
     if (c < columns && r < rows) ((__global Element *)(to + c * to_step))[r] = tile[r][c];
   }
 }

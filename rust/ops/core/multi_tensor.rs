@@ -76,14 +76,14 @@ impl<const LIMIT: usize, const LISTS: usize> MultiTensorBatch<LIMIT, LISTS> {
         counts: impl Iterator<Item = (usize, i64)>,
         launch: impl FnMut(&Self) -> Result<()>,
     ) -> Result<()> {
-        Self::for_each_beside(None, target, lists, counts, launch)
+        Self::for_each_with_shared(None, target, lists, counts, launch)
     }
 
     /// Does the same as [`Self::for_each`], with `shared` as the first tensor of each launch.
     ///
     /// # Errors
     /// Errors of [`Self::for_each`].
-    pub fn for_each_beside(
+    pub fn for_each_with_shared(
         shared: Option<&ListedTensor>,
         target: &Target,
         lists: &[TensorList<'_>],

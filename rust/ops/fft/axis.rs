@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use super::plan::{self, Block, Limits, BESIDE};
+use super::plan::{self, Block, Limits, NEIGHBOURS};
 use super::tables::{root_bits, Table};
 use crate::cl::Memory;
 use crate::error::{Error, Result};
@@ -277,8 +277,8 @@ impl Axis<'_> {
         let side = usize::from(near(&dims, 0) >= start.stride);
         dims.sort_by_key(|dim| dim.strides.get(side).copied().filter(|stride| *stride != 0).unwrap_or(i64::MAX));
         let [before, after] = dims.first().map_or([i64::MAX; 2], |dim| [dim.strides[0], dim.strides[1]]);
-        start.is_beside = i32::from(before != 0 && before < start.stride);
-        finish.is_beside = i32::from(after != 0 && after < finish.stride);
+        start.is_transform_major = i32::from(before != 0 && before < start.stride);
+        finish.is_transform_major = i32::from(after != 0 && after < finish.stride);
 
         let transforms: i64 = dims.iter().map(|dim| dim.size).product();
         if u32::try_from(transforms).is_err() {
@@ -354,7 +354,7 @@ fn end(side: &Side, period: i64, factors: &Factors) -> End {
         period,
         factors: factors.count,
         direction: factors.direction,
-        is_beside: 0,
+        is_transform_major: 0,
     }
 }
 
@@ -364,5 +364,5 @@ fn wanted(dims: &[LaunchDim], from: i64, to: i64) -> i64 {
     if from == 1 && to == 1 {
         return 1;
     }
-    BESIDE.min(neighbours.max(1))
+    NEIGHBOURS.min(neighbours.max(1))
 }

@@ -15,7 +15,7 @@ typedef struct {
   long period;  // indices that differ by a multiple of this belong to one transform of the launch
   long factors;  // number of elements that exist, each multiplied by a factor of a table; 0: all exist, no factors
   int direction;  // of the factors: 1 for those of the table, -1 for their conjugates
-  int is_beside;  // neighbouring work-items take neighbouring transforms, not elements of one
+  int is_transform_major;  // neighbouring work-items take neighbouring transforms, not elements of one
 } End;
 SHARED(End, 56);
 
@@ -113,41 +113,43 @@ typedef struct {
   bool is_some;
 } Butterfly;
 
-static inline INLINED_ON_GPUS Butterfly butterfly_of(uint item, uint radix, uint length, uint tile, bool is_beside) {
+static inline INLINED_ON_GPUS Butterfly butterfly_of(uint item, uint radix, uint length, uint tile,
+                                                     bool is_transform_major) {
   const uint step = LENGTH / radix;
-  const uint transform = is_beside ? item % TILE : item / step;
-  const uint j = is_beside ? item / TILE : item - transform * step;
-  return (Butterfly){transform, j, is_beside ? j < step : transform < TILE};
+  const uint transform = is_transform_major ? item % TILE : item / step;
+  const uint j = is_transform_major ? item / TILE : item - transform * step;
+  return (Butterfly){transform, j, is_transform_major ? j < step : transform < TILE};
 }
 
 // Visits the values v[e] of a work-item, the value r of its butterfly `b`; `begin` is a statement for each butterfly.
-#define FOR_VALUES(e, r, b, radix, is_beside, begin)                                           \
-  Butterfly b = {0, 0, false};                                                                 \
-  UNROLL_VALUES for (uint e = 0, r = 0; e < VALUES; e++, r = r + 1 == (radix) ? 0 : r + 1) {   \
-    if (r == 0) {                                                                              \
-      b = butterfly_of(get_local_id(0) + e / (radix) * LSIZE, radix, length, tile, is_beside); \
-      b.is_some = b.is_some && e + (radix) <= VALUES;                                          \
-      if (b.is_some) begin;                                                                    \
-    }                                                                                          \
+#define FOR_VALUES(e, r, b, radix, is_transform_major, begin)                                           \
+  Butterfly b = {0, 0, false};                                                                          \
+  UNROLL_VALUES for (uint e = 0, r = 0; e < VALUES; e++, r = r + 1 == (radix) ? 0 : r + 1) {            \
+    if (r == 0) {                                                                                       \
+      b = butterfly_of(get_local_id(0) + e / (radix) * LSIZE, radix, length, tile, is_transform_major); \
+      b.is_some = b.is_some && e + (radix) <= VALUES;                                                   \
+      if (b.is_some) begin;                                                                             \
+    }                                                                                                   \
     if (b.is_some) {
 #define END_VALUES \
   }                \
   }
 
 static inline INLINED_ON_GPUS void write_local(__local T *exchange, const T *v, uint radix, uint span, uint length,
-                                               uint tile, bool is_beside) {
+                                               uint tile, bool is_transform_major) {
   uint first = 0;
-  FOR_VALUES(e, r, b, radix, is_beside, first = (b.j - b.j % span) * radix + b.j % span)
+  FOR_VALUES(e, r, b, radix, is_transform_major, first = (b.j - b.j % span) * radix + b.j % span)
   exchange[exchange_index(b.transform, first + r * span, length)] = v[e];
   END_VALUES
 }
 
 // Loads values for a pass that combines transforms of `span` elements into transforms of span * radix.
 static inline INLINED_ON_GPUS void read_local(__local const T *exchange, T *v, uint radix, uint span, uint length,
-                                              uint tile, bool is_beside, __global const T *twiddles, TR direction) {
+                                              uint tile, bool is_transform_major, __global const T *twiddles,
+                                              TR direction) {
   const uint step = LENGTH / radix;
   uint k = 0;
-  FOR_VALUES(e, r, b, radix, is_beside, k = b.j % span)
+  FOR_VALUES(e, r, b, radix, is_transform_major, k = b.j % span)
   v[e] = exchange[exchange_index(b.transform, b.j + r * step, length)];
   // The table has the factors of a pass after those of the previous pass.
   if (r > 0 && span > 1) v[e] = times(v[e], factor_at(twiddles, span - 1 + (r - 1) * span + k, direction));
@@ -176,7 +178,7 @@ __kernel GROUPS_OF(LSIZE) void fft_block(__global const uchar *input, ulong inpu
   const long first = (long)get_group_id(0) * TILE;
   TR sign = direction;
   uint radix = RADICES & 15, span = 1;
-  bool is_beside = from.is_beside;
+  bool is_transform_major = from.is_transform_major;
   T v[VALUES];
   UNROLL for (int e = 0; e < VALUES; e++) v[e] = (T)(0, 0);
 
@@ -184,7 +186,7 @@ __kernel GROUPS_OF(LSIZE) void fft_block(__global const uchar *input, ulong inpu
     const uint step = LENGTH / radix;
     __global const T *factors = (__global const T *)(from_factors + from_factors_offset);
     Position p = {0, 0, 0, 0, 0};
-    FOR_VALUES(e, r, b, radix, is_beside, p = position_of(&layout, (uint)min(first + b.transform, transforms - 1)))
+    FOR_VALUES(e, r, b, radix, is_transform_major, p = position_of(&layout, (uint)min(first + b.transform, transforms - 1)))
     const long j = b.j + r * step, index = p.from_index + j * from.index;
     const bool is_mirrored = from.hermitian != 0 && 2 * index > from.hermitian;
     const long mirrored = is_mirrored ? (from.hermitian - 2 * index) * from.unit : 0;
@@ -204,18 +206,18 @@ __kernel GROUPS_OF(LSIZE) void fft_block(__global const uchar *input, ulong inpu
     const bool is_turn = rest >> 4 == 0;
     if (is_turn) {
       __global const T *factors = (__global const T *)(spectrum + spectrum_offset);
-      FOR_VALUES(e, r, b, radix, is_beside, )
+      FOR_VALUES(e, r, b, radix, is_transform_major, )
       v[e] = times(v[e], factor_at(factors, b.j + r * span, sign));
       END_VALUES
     }
-    write_local(exchange, v, radix, span, length, tile, is_beside);
+    write_local(exchange, v, radix, span, length, tile, is_transform_major);
     barrier(CLK_LOCAL_MEM_FENCE);
     span = is_turn ? 1 : span * radix;
     rest = is_turn ? (uint)RADICES : rest >> 4;
     radix = rest & 15;
     sign = is_turn ? -sign : sign;
-    is_beside = i + 1 == EXCHANGES && to.is_beside;
-    read_local(exchange, v, radix, span, length, tile, is_beside, stages, sign);
+    is_transform_major = i + 1 == EXCHANGES && to.is_transform_major;
+    read_local(exchange, v, radix, span, length, tile, is_transform_major, stages, sign);
     barrier(CLK_LOCAL_MEM_FENCE);
   }
   transform(v, radix, sign);
@@ -225,7 +227,7 @@ __kernel GROUPS_OF(LSIZE) void fft_block(__global const uchar *input, ulong inpu
   Position p = {0, 0, 0, 0, 0};
   T root = (T)(1, 0);
   bool is_there = false, mirrors = false;
-  FOR_VALUES(e, r, b, radix, is_beside, {
+  FOR_VALUES(e, r, b, radix, is_transform_major, {
     is_there = first + b.transform < transforms;
     p = position_of(&layout, (uint)min(first + b.transform, transforms - 1));
     if (root_bits != 0) root = root_of(powers, root_bits, b.j * p.column, sign);

@@ -11,7 +11,7 @@ pub(super) const GROUPS: [i64; 4] = [64, 128, 256, 512];
 /// Local memory that every GPU has. If there is more, more groups share it.
 const LOCAL_BYTES: i64 = 32 << 10;
 /// Neighbours that are moved together if a transform's elements are not contiguous: 32 bytes of complex64, a sector.
-pub const BESIDE: i64 = 4;
+pub const NEIGHBOURS: i64 = 4;
 /// Maximum number of parts of a long transform: 4^8 elements with the shortest parts.
 const MOST_PARTS: u32 = 8;
 
@@ -83,7 +83,7 @@ pub fn block(limits: Limits, length: i64, wanted: i64) -> Option<Block> {
     widest
 }
 
-/// The lengths of the launches of a transform: one, or as few as possible so that a work-group can transform `BESIDE`
+/// The lengths of the launches of a transform: one, or as few as possible so that a work-group can transform `NEIGHBOURS`
 /// at a time.
 pub fn parts(limits: Limits, length: i64) -> Option<Vec<i64>> {
     // Kernels take 32-bit indices.
@@ -96,7 +96,7 @@ pub fn parts(limits: Limits, length: i64) -> Option<Vec<i64>> {
 
 /// `length` as a product of `count` lengths that are near to one another.
 fn split(limits: Limits, length: i64, count: u32) -> Option<Vec<i64>> {
-    let fits = |part: i64| block(limits, part, BESIDE).is_some_and(|block| block.tile >= BESIDE);
+    let fits = |part: i64| block(limits, part, NEIGHBOURS).is_some_and(|block| block.tile >= NEIGHBOURS);
     if count == 1 {
         return fits(length).then(|| vec![length]);
     }
@@ -141,8 +141,8 @@ mod tests {
     fn short_transforms_share_a_small_group() {
         assert_eq!(block(GPU, 64, 1), Some(Block { length: 64, group: 64, tile: 8, bytes: 8 * 64 * 8 }));
         assert_eq!(block(GPU, 1024, 1).map(|block| (block.group, block.tile)), Some((128, 1)));
-        assert_eq!(block(GPU, 1024, BESIDE).map(|block| (block.group, block.tile)), Some((512, 4)));
-        assert_eq!(block(GPU, 4096, BESIDE).map(|block| (block.group, block.tile)), Some((512, 1)));
+        assert_eq!(block(GPU, 1024, NEIGHBOURS).map(|block| (block.group, block.tile)), Some((512, 4)));
+        assert_eq!(block(GPU, 4096, NEIGHBOURS).map(|block| (block.group, block.tile)), Some((512, 1)));
         assert_eq!(block(GPU, 8192, 1), None);
         assert_eq!(block(SMALL, 2048, 1), None, "its local memory holds fewer");
     }
@@ -155,7 +155,7 @@ mod tests {
         for (limits, length) in [(GPU, 1 << 13), (GPU, 105 << 16), (SMALL, 1 << 24), (SMALL, 1_000_000)] {
             let parts = parts(limits, length).unwrap();
             assert_eq!(parts.iter().product::<i64>(), length);
-            assert!(parts.iter().all(|&part| block(limits, part, BESIDE).unwrap().tile >= BESIDE), "{parts:?}");
+            assert!(parts.iter().all(|&part| block(limits, part, NEIGHBOURS).unwrap().tile >= NEIGHBOURS), "{parts:?}");
         }
     }
 

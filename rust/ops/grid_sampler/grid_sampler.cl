@@ -78,10 +78,10 @@ static inline T cubic_far_slope(T x) { return (-LIT(2.25) * x + LIT(7.5)) * x - 
 // Sets four values of an array to `value`, which depends on k. On GPUs the code of `value` is not repeated, and each
 // index is a constant.
 #ifdef IS_CPU
-#define FIND_FOUR(k, values, value) \
+#define SET_FOUR(k, values, value) \
   for (int k = 0; k < 4; k++) (values)[k] = value
 #else
-#define FIND_FOUR(k, values, value)                                                     \
+#define SET_FOUR(k, values, value)                                                      \
   _Pragma("unroll 1") for (int k = 0; k < 4; k++) {                                     \
     const long found = value;                                                           \
     UNROLL for (int at = 0; at < 4; at++)(values)[at] = at == k ? found : (values)[at]; \
@@ -104,7 +104,7 @@ static inline INLINED_ON_GPUS void find_elements(const Sampler *s, int dim, T co
   if (s->mode == MODE_CUBIC) {
     T low = floor(x), f = x - low, ignored = 1;
     t->count = 4;
-    FIND_FOUR(k, t->index, index_within(padded(low + (k - 1), s, size, &ignored), size));
+    SET_FOUR(k, t->index, index_within(padded(low + (k - 1), s, size, &ignored), size));
     t->weight[0] = cubic_far(f + 1);
     t->weight[1] = cubic_near(f);
     t->weight[2] = cubic_near(1 - f);

@@ -81,9 +81,9 @@ pub fn index_set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>], wri
     }
     let Writing { op, order, is_known } = writing;
     let target = Target::of(dst.address)?;
-    let needs_wide_sums = wide_sums::is_needed(dst, axes, op);
+    let needs_wide_sums = matches!(op, SetOp::Add | SetOp::Multiply) && wide_sums::is_needed(dst, axes);
     if needs_wide_sums && wide_sums::suits_copy(dst, axes) {
-        return wide_sums::by_copy(&target, dst, src, axes, writing);
+        return wide_sums::by_copy(&target, dst, axes, |dst, axes| index_set(dst, src, axes, writing));
     }
     let report = Report::new(&target, axes, is_known)?;
     let mut strides = Vec::new();

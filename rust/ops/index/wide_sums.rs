@@ -12,7 +12,6 @@
 //! an embedding of 50000 rows of 1024 elements by 8192 indices is 0.3 MB to sort, and 200 MB to copy, but that of
 //! 100000 indices into 4 rows is 16 KB to copy and 4 MB to sort.
 
-use super::scatter::{index_set, SetOp, Writing};
 use super::IndexAxis;
 use crate::error::Result;
 use crate::kernels::{Class, DType};
@@ -22,13 +21,13 @@ use crate::ops::{Target, Tensor};
 /// Bytes of memory for each index that is sorted: its offset, and offset and position both sorted and being merged.
 const SORTED_BYTES: i64 = 5 * DType::I64.size() as i64;
 
-/// Returns true if several updates of one element would each be rounded.
+/// Returns true if several sums or products of one element would each be rounded.
 ///
 /// Both ways handle each element once. If elements share memory, atomics make the updates, and round each of them.
-pub(super) fn is_needed(dst: &Tensor<'_>, axes: &[IndexAxis<'_>], op: SetOp) -> bool {
+pub(super) fn is_needed(dst: &Tensor<'_>, axes: &[IndexAxis<'_>]) -> bool {
     let is_rounded = matches!(dst.class(), Class::Float | Class::Complex) && dst.dtype != dst.class().storage();
     let repeats = dst.sizes.iter().zip(dst.strides).any(|(size, stride)| *size > 1 && *stride == 0);
-    is_rounded && repeats && (op == SetOp::Add || op == SetOp::Multiply) && !overlaps(extents(dst, axes))
+    is_rounded && repeats && !overlaps(extents(dst, axes))
 }
 
 /// Returns true if a wide copy of all elements that updates may reach needs less memory than sorting the updates.
@@ -81,13 +80,12 @@ fn dense_strides(extents: &[Extent]) -> Vec<i64> {
     strides.into_iter().map(|(_, stride)| stride).collect()
 }
 
-/// [`index_set`] on a wide copy of the elements that updates may reach.
+/// `index_set`, of another destination and axes, on a wide copy of the elements that updates may reach.
 pub(super) fn by_copy(
     target: &Target,
     dst: &Tensor<'_>,
-    src: &Tensor<'_>,
     axes: &[IndexAxis<'_>],
-    writing: Writing,
+    index_set: impl FnOnce(&Tensor<'_>, &[IndexAxis<'_>]) -> Result<bool>,
 ) -> Result<bool> {
     let extents = extents(dst, axes);
     let wide = dst.class().storage();
@@ -107,8 +105,7 @@ pub(super) fn by_copy(
     if elements > 0 {
         cast(&copy, &narrow)?;
     }
-    let is_checked =
-        index_set(&Tensor { strides: &lanes, ..Tensor { sizes: dst.sizes, ..copy } }, src, &axes, writing)?;
+    let is_checked = index_set(&Tensor { strides: &lanes, ..Tensor { sizes: dst.sizes, ..copy } }, &axes)?;
     if elements > 0 {
         cast(&narrow, &copy)?;
     }

@@ -131,7 +131,7 @@ pub fn optimizer_step(
     let step = settings.step_struct(class, operands);
     let same_dtype = lists.iter().take(LISTS - 1).all(|list| list.dtype == params.dtype);
     let (shared, found_inf) = (ListedTensor::shared(&target, &operands.shared())?, target.tensor(&operands.found_inf)?);
-    Tensors::for_each_beside(shared.as_ref(), &target, lists, counts.iter().copied().enumerate(), |batch| {
+    Tensors::for_each_with_shared(shared.as_ref(), &target, lists, counts.iter().copied().enumerate(), |batch| {
         let elements = batch.elements();
         let constants = [("SPEC_DTYPE0", params.dtype.code())];
         let spec = Tensors::define(tier(if same_dtype { elements } else { 0 }, &constants));

@@ -25,7 +25,7 @@ mod ffi {
         fn random_sample(out: &Tensor, distribution: u32, parameters: [f64; 2], stream: RandomStream) -> Result<()>;
         fn random_integers(out: &Tensor, range: u64, base: i64, stream: RandomStream) -> Result<()>;
         fn random_bernoulli(out: &Tensor, probabilities: &Tensor, stream: RandomStream) -> Result<()>;
-        fn swaps_permutations(out: &Tensor) -> Result<bool>;
+        fn uses_swap_kernel(out: &Tensor) -> Result<bool>;
         fn permutation(out: &Tensor, keys: &Tensor) -> Result<()>;
         fn dropout(out: &Tensor, mask: &Tensor, input: &Tensor, keep_prob: f64, stream: RandomStream) -> Result<()>;
         fn dropout_backward(grad_in: &Tensor, grad_out: &Tensor, mask: &Tensor, scale: f64) -> Result<()>;
@@ -38,8 +38,8 @@ mod table {
     include!(concat!(env!("OUT_DIR"), "/distributions.rs"));
 }
 
-/// Number of consecutive counters in a group; `BESIDE` in `random.cl`.
-const BESIDE: i64 = 8;
+/// Number of consecutive counters in a group; `COUNTERS_PER_GROUP` in `random.cl`.
+const COUNTERS_PER_GROUP: i64 = 8;
 
 /// Number of elements that the counters of a group make; `GROUP` in `random.cl`. Each counter makes four 32-bit words.
 const fn group(class: Class) -> i64 {
@@ -51,7 +51,7 @@ const fn group(class: Class) -> i64 {
 
 /// Counters that a launch over `elements` uses up, in any class.
 pub const fn random_counters(elements: i64) -> u64 {
-    (div_ceil(elements, group(Class::Double)) * BESIDE) as u64
+    (div_ceil(elements, group(Class::Double)) * COUNTERS_PER_GROUP) as u64
 }
 
 /// The class that a distribution is drawn in: integers are drawn in single precision.
@@ -71,7 +71,7 @@ fn drawing_items(target: &Target, class: Class, elements: i64) -> i64 {
     if target.is_cpu() {
         groups
     } else {
-        groups * BESIDE
+        groups * COUNTERS_PER_GROUP
     }
 }
 
@@ -185,7 +185,7 @@ pub fn random_bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Ra
 ///
 /// # Errors
 /// [`Error::Invalid`] if the address belongs to no device.
-pub fn swaps_permutations(out: &Tensor<'_>) -> Result<bool> {
+pub fn uses_swap_kernel(out: &Tensor<'_>) -> Result<bool> {
     Ok(Target::of(out.address)?.is_cpu())
 }
 
@@ -260,7 +260,7 @@ pub fn dropout_backward(grad_in: &Tensor<'_>, grad_out: &Tensor<'_>, mask: &Tens
         n: count,
         scale: Value::real(class, scale),
     };
-    let items = if target.is_cpu() { div_ceil(count, BESIDE) } else { count };
+    let items = if target.is_cpu() { div_ceil(count, COUNTERS_PER_GROUP) } else { count };
     launch(&target, &program, entry::DROPOUT_BACKWARD, &args, items)
 }
 

@@ -1,16 +1,16 @@
 // Random tensors from the counter-based generator of philox.cl.
 //
-// The stream consists of counters, of four 32-bit words each. A group is BESIDE consecutive counters, and makes GROUP
+// The stream consists of counters, of four 32-bit words each. A group is COUNTERS_PER_GROUP consecutive counters, and makes GROUP
 // output elements: the first words of its counters come side by side, then the second words. The counter and word of an
 // element depend only on its position, not on the launch, the work-group size or the device. Permutations do depend on
 // the device: CPUs swap by these numbers, and GPUs sort them as keys. The host advances the generator's offset by
-// BESIDE counters per group.
+// COUNTERS_PER_GROUP counters per group.
 //
 // A work-item on a CPU runs the counters of a group in the lanes of vectors; on GPUs it has one (random_groups.cl).
 // Outputs are dense. All distributions share one entry point, `op` and two parameters; each is a row of
 // native_functions.yaml.
 
-#define BESIDE 8
+#define COUNTERS_PER_GROUP 8
 
 // Vector k of a group of 64-bit words.
 static inline LongWords long_words(const Words words[4], int k) {

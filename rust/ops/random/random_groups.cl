@@ -10,7 +10,7 @@
 // Index of this item's random number k among the numbers of its work-group.
 static inline int index_in_group(int k) {
   const int item = get_local_id(0);
-  return item / BESIDE * GROUP + k * BESIDE + item % BESIDE;
+  return item / COUNTERS_PER_GROUP * GROUP + k * COUNTERS_PER_GROUP + item % COUNTERS_PER_GROUP;
 }
 
 static inline void own_words(ulong seed, ulong offset, uint words[4]) {

@@ -235,6 +235,7 @@ def test_another_device_class_does_not_get_the_kernels_of_the_first(tmp_path):
         assert "hits 0 0" in done.stdout
 
 
+@pytest.mark.slow
 def test_two_devices_have_separate_kernels():
     done = run_python(
         """

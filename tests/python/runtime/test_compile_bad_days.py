@@ -26,6 +26,7 @@ def fresh():
         yield
 
 
+@pytest.mark.slow
 def test_damaged_caches_are_refilled(tmp_path):
     graphs, programs = tmp_path / "inductor", tmp_path / "programs"
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(graphs), "TORCH_OPENCL_CACHE_DIR": str(programs)}

@@ -161,6 +161,7 @@ def test_few_rows_are_multiplied_by_weights_of_8_bits_as_they_are_stored(device,
     close(result, function(x, weight, scales, bias), **limits)
 
 
+@pytest.mark.slow
 @for_cpus
 def test_epilogues_of_the_kernels_for_gpus():
     kinds = ("-k", "chains or every_kind or indices or gradients")

@@ -74,6 +74,7 @@ def test_convolutions_keep_the_layout_of_their_inputs(device):
     close(result, model(x), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 @requires_torch("2.13", "a registry of benchmarkers by device")
 def test_images_of_changing_size_after_strided_convolutions(device):
     model = nn.ModuleList([nn.Conv2d(3, 4, 3, stride=2), nn.GroupNorm(2, 4)])
@@ -150,6 +151,7 @@ def test_compiled_graphs_follow_the_current_stream(device):
     close(result, (x.sin() * 2).sum(1))
 
 
+@pytest.mark.slow
 def test_processes_may_fill_the_caches_at_once(tmp_path):
     code = """
         import torch
@@ -213,6 +215,7 @@ def test_scaled_dot_product_attention_with_a_computed_mask(device):
     close(torch.compile(function)(query, key, value), function(query, key, value), equal_nan=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (MODELS / "transformers").is_dir(), reason="`make models` installs transformers")
 def test_generating_with_a_static_cache(tmp_path):
     code = """

@@ -366,6 +366,7 @@ def test_outputs_larger_than_the_caches(device):
     check(lambda x: (x.sigmoid() + 1, x.t().contiguous() * 2, x.bfloat16()), x)
 
 
+@pytest.mark.slow
 def test_loops_for_gpus():
     if torch.opencl.get_device_properties().device_class == "gpu":
         pytest.skip("the class of this device")

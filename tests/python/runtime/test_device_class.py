@@ -105,6 +105,7 @@ ONE_BY_ONE = """
 """
 
 
+@pytest.mark.slow
 def test_programs_have_one_kernel_if_a_driver_compiles_all_kernels_at_once(tmp_path):
     """Also checks that a second process loads them."""
     shim = shared_library(tmp_path, OF_ANOTHER_NAME)

@@ -127,6 +127,7 @@ def test_a_killed_process_is_an_error_of_its_group(tmp_path):
     assert codes == f"[0, {-signal.SIGKILL}]"
 
 
+@pytest.mark.slow
 def test_torchrun_restarts_the_processes_after_one_was_killed(tmp_path):
     program = tmp_path / "worker.py"
     program.write_text(

@@ -120,6 +120,7 @@ def run(compare, info, first, args, kwargs):
             torch.autograd.grad(outs, ins, [torch.ones_like(leaf) for leaf in outs], allow_unused=True)
 
 
+@pytest.mark.slow
 @requires_torch("2.13", "some fake operators, which were added or fixed later")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_results_agree_with_fake_operators(device, part):

@@ -29,6 +29,7 @@ def check(results: dict[str, dict], exception: str) -> None:
     assert {name: found["seconds"] for name, found in results.items() if found["seconds"] > LIMIT} == {}
 
 
+@pytest.mark.slow
 def test_a_signal_ends_every_wait() -> None:
     results = run_cases()
     assert len(results) > 18

@@ -46,6 +46,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(str(missing))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_adjacent_items_access_adjacent_addresses(group: str, plugin: Path, tmp_path: Path) -> None:
     uses = run(plugin, group, [], tmp_path)

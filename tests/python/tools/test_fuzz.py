@@ -18,6 +18,7 @@ def fuzz(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"), [("add", "value"), ("refuse", "error ValueError/nothing"), ("write", "value"), ("crash", "crash")]
 )

@@ -196,6 +196,7 @@ def kernels_with_local_blocks() -> set[str]:
     return {kernel[1] for kernel in kernels if shared.intersection(re.findall(r"\w+", kernel[0]))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device_class", ["cpu", "gpu"])
 def test_kernels_have_no_races_and_stay_within_bounds(device_class: str, tmp_path: Path) -> None:
     printed = run_clean(SAMPLE, device_class, tmp_path, OCLGRIND_INST_COUNTS="1")
@@ -209,6 +210,7 @@ def test_kernels_that_are_left_out_exist() -> None:
     assert kernels_with_local_blocks().issuperset({*NOT_CALLED, *ONLY_ON["cpu"], *ONLY_ON["gpu"]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [1, 2])  # half of them, which scatter
 def test_generated_kernels_for_gpus_have_no_races_and_stay_within_bounds(part: int, tmp_path: Path) -> None:
     tests = Path(__file__).parents[1]

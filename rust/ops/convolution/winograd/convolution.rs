@@ -74,8 +74,8 @@ impl Convolution {
     /// The convolution `part`, if Winograd is faster than a GEMM with the im2col matrix.
     pub fn of(target: &Target, part: &SubConvolution, class: Class) -> Option<Self> {
         let SubConvolution { out, input, weight, bias, kernel_map, groups, .. } = part;
-        let has_bias = bias.is_none_or(|bias| bias.dtype == DType::F32);
-        if !has_bias || !is_possible(target, kernel_map, *groups, [out, input], weight) {
+        let supports_bias = bias.is_none_or(|bias| bias.dtype == DType::F32);
+        if !supports_bias || !is_possible(target, kernel_map, *groups, [out, input], weight) {
             return None;
         }
         let cores = cores_of(target)?;
