@@ -1,17 +1,14 @@
 """Starts workers, restarts them after crashes and hangs, and reports findings."""
 
 import argparse
-import os
 import pickle
-import subprocess
 import sys
-import tempfile
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from watched import Watched
+from process_runner import CONTEXT, DiedError, Worker
 
 # Longer than any case that compiles kernels.
 HANG_SECONDS = 120.0
@@ -73,50 +70,10 @@ def main() -> int:
     parser.add_argument("--only", help="a function of fuzz.planted that all cases call")
     parser.add_argument("--hang", type=float, default=HANG_SECONDS, help="seconds after which a case hangs")
     parser.add_argument("--shrink", type=float, default=8.0, help="seconds to make a finding smaller")
-    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--seen", default="", help=argparse.SUPPRESS)
-    parser.add_argument("--probe", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.probe:
-        return probe(asked.probe)
-    if asked.worker is not None:
-        return serve(asked)
     if asked.case is not None:
         return repeat(asked)
     return supervise(asked)
-
-
-def probe(path: Path) -> int:
-    """Run a pickled case.
-
-    Args:
-        path: the file.
-
-    Returns:
-        The exit status, if the case does not end the process.
-    """
-    from fuzz import worker
-
-    worker.probe(path)
-    return 0
-
-
-def serve(asked: argparse.Namespace) -> int:
-    """Run as a worker.
-
-    Args:
-        asked: the command line.
-
-    Returns:
-        The exit status.
-    """
-    from fuzz import worker
-
-    seen = set(filter(None, asked.seen.split("\n")))
-    worker.work(asked, seen)
-    # Skips the driver's own exit handlers, which may take long.
-    sys.stdout.flush()
-    os._exit(0)
 
 
 def repeat(asked: argparse.Namespace) -> int:
@@ -152,6 +109,7 @@ def supervise(asked: argparse.Namespace) -> int:
     """
     until = time.monotonic() + asked.seconds
     report, number = Report(), 0
+    CONTEXT.set_forkserver_preload(["torch"])
     print(f"seed {asked.seed}, {asked.seconds:g} s", flush=True)
     while (left := until - time.monotonic()) > 0 and number < asked.cases:
         number = attend(asked, number, left, report)
@@ -175,29 +133,20 @@ def attend(asked: argparse.Namespace, first: int, seconds: float, report: Report
     Raises:
         SystemExit: the worker ends before its first case.
     """
-    common = [f"--seed={asked.seed}", f"--cases={asked.cases}", f"--shrink={asked.shrink}"]
-    if asked.only:
-        common.append(f"--only={asked.only}")
-    seen = "\n".join(report.findings)
-    worker = Watched(
-        [str(Path(__file__).parent), "--worker", str(first), "--seconds", str(seconds), "--seen", seen, *common]
-    )
     number, name, device = None, "", ""
-    try:
-        while (line := worker.next(max(asked.hang, START_SECONDS) if number is None else asked.hang)) is not None:
-            if "start" in line:
-                number, name = line["start"], ""
-            name, device = line.get("name", name), line.get("device", device)
-            if "found" in line:
-                report.add(line["found"], line["key"], line["text"], line["code"], command(asked, line["found"]))
-            if "end" in line:
-                worker.end()
-                return line["end"]
-        status, errors = worker.end()
-        kind, text = "crash", f"the process ends with status {status}\n{errors}"
-    except TimeoutError:
-        worker.end()
-        kind, text = "hang", f"no result after {asked.hang:g} s"
+    with closing(Worker("fuzz.worker:work", asked, first, seconds, set(report.findings))) as worker:
+        try:
+            while "end" not in (
+                line := worker.receive(max(asked.hang, START_SECONDS) if number is None else asked.hang)
+            ):
+                if "start" in line:
+                    number, name = line["start"], ""
+                name, device = line.get("name", name), line.get("device", device)
+                if "found" in line:
+                    report.add(line["found"], line["key"], line["text"], line["code"], command(asked, line["found"]))
+            return line["end"]
+        except DiedError as died:
+            kind, text = died.kind, str(died)
     if number is None:
         raise SystemExit(f"the worker did not start:\n{text}")
     if device == "cpu":
@@ -242,14 +191,12 @@ def after_death(asked: argparse.Namespace, number: int, kind: str) -> str:
         return ""
 
     def shows(candidate: Any) -> bool:
-        with tempfile.NamedTemporaryFile(suffix=".case") as file:
-            file.write(pickle.dumps(candidate))
-            file.flush()
-            attempt = [sys.executable, str(Path(__file__).parent), "--probe", file.name]
+        # In bytes, as otherwise PyTorch would move tensors to shared memory.
+        with closing(Worker("fuzz.worker:probe", pickle.dumps(candidate))) as worker:
             try:
-                done = subprocess.run(attempt, capture_output=True, timeout=PROBE_SECONDS, check=False)
-            except subprocess.TimeoutExpired:
-                return kind == "hang"
-            return kind == "crash" and done.returncode < 0
+                return worker.receive(PROBE_SECONDS)
+            except DiedError as died:
+                # A positive status is an exception's.
+                return died.kind == kind and died.status < 0
 
     return shrink(case, shows, PROCESS_FACTOR * asked.shrink if kind == "crash" else 0).code()

@@ -1,11 +1,9 @@
-"""The worker process, which runs cases and may crash in one. It reports progress on its output, one JSON line each."""
+"""The worker process, which runs cases, may crash in one, and sends its progress."""
 
 import pickle
 import time
 from argparse import Namespace
-from pathlib import Path
-
-from watched import Channel
+from multiprocessing.connection import Connection
 
 from fuzz.case import Case
 from fuzz.generate import make
@@ -13,27 +11,28 @@ from fuzz.oracle import judge
 from fuzz.shrink import shrink
 
 
-def work(asked: Namespace, seen: set[str]) -> None:
+def work(channel: Connection, asked: Namespace, number: int, seconds: float, seen: set[str]) -> None:
     """Run cases until time is up or there are enough.
 
     Args:
-        asked: the command line: the seed, the first case, the time limit and the options.
+        channel: the connection to the runner.
+        asked: the command line.
+        number: the first case.
+        seconds: the time limit.
         seen: keys of findings that need no shrinking.
     """
-    channel = Channel()
-    until = time.monotonic() + asked.seconds
-    number = asked.worker
+    until = time.monotonic() + seconds
     while time.monotonic() < until and number < asked.cases:
-        channel.say(start=number)
+        channel.send({"start": number})
         case = make(asked.seed, number, asked.only)
         if case is not None:
-            channel.say(name=case.name)
+            channel.send({"name": case.name})
             examine(channel, case, number, seen, asked.shrink)
         number += 1
-    channel.say(end=number)
+    channel.send({"end": number})
 
 
-def examine(channel: Channel, case: Case, number: int, seen: set[str], patience: float) -> None:
+def examine(channel: Connection, case: Case, number: int, seen: set[str], patience: float) -> None:
     """Run a case, and report what is wrong to the runner.
 
     Args:
@@ -43,12 +42,12 @@ def examine(channel: Channel, case: Case, number: int, seen: set[str], patience:
         seen: keys of findings that need no shrinking; this one's is added.
         patience: seconds for shrinking.
     """
-    finding = judge(case, lambda device: channel.say(device=device))
+    finding = judge(case, lambda device: channel.send({"device": device}))
     if finding is None:
         return
     key = f"{case.name} {finding.kind}"
     if key in seen:
-        channel.say(found=number, key=key, text=finding.text, code="")
+        channel.send({"found": number, "key": key, "text": finding.text, "code": ""})
         return
     seen.add(key)
 
@@ -56,16 +55,13 @@ def examine(channel: Channel, case: Case, number: int, seen: set[str], patience:
         other = judge(candidate)
         return other is not None and other.kind == finding.kind
 
-    channel.say(shrinking=number)
+    channel.send({"shrinking": number})
     small = shrink(case, shows, patience)
     last = judge(small) or finding
-    channel.say(found=number, key=key, text=last.text, code=small.code())
+    channel.send({"found": number, "key": key, "text": last.text, "code": small.code()})
 
 
-def probe(path: Path) -> None:
-    """Run one case from a file: the exit status tells whether it ends the process.
-
-    Args:
-        path: a pickled case.
-    """
-    judge(pickle.loads(path.read_bytes()))
+def probe(channel: Connection, case: bytes) -> None:
+    """Run a pickled case, and send that it does not end the process."""
+    judge(pickle.loads(case))
+    channel.send(False)

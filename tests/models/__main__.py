@@ -15,7 +15,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 TESTS = Path(__file__).resolve().parents[1]
 # The folder in which `make models` installs the libraries.
 LIBRARIES = TESTS.parent / ".venv-models"
-sys.path[:0] = [str(TESTS), str(TESTS.parent), str(LIBRARIES)]
+sys.path[:0] = [str(TESTS), str(TESTS.parent), str(LIBRARIES), str(TESTS / "python")]
 
 if __name__ == "__main__":
     from models.runner import main

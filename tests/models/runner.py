@@ -4,14 +4,15 @@ import argparse
 import fnmatch
 import importlib.util
 import json
-import multiprocessing
 import os
 import sys
-import tempfile
 import time
+from contextlib import closing
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+from process_runner import CONTEXT, DiedError, Worker
 
 from models.timing import measure
 
@@ -70,17 +71,13 @@ def chosen(patterns: list[str]) -> list[str]:
     return [name for name in names() if not patterns or any(fnmatch.fnmatch(name, each) for each in patterns)]
 
 
-def one(name: str, results: Connection, log: str) -> None:
+def one(results: Connection, name: str) -> None:
     """Compare one model in this process.
 
     Args:
-        name: the model.
         results: receives the result.
-        log: a file for the output of this process.
+        name: the model.
     """
-    written = os.open(log, os.O_WRONLY)
-    os.dup2(written, 1)
-    os.dup2(written, 2)
     from models.catalogue import case
     from models.compare import run
 
@@ -102,7 +99,7 @@ def all_of(names: list[str], asked: argparse.Namespace) -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     used = {name.partition("/")[0] for name in names}
     modules = [module for library in sorted(used) for module in PRELOADED.get(library, ())]
-    multiprocessing.set_forkserver_preload(["models.compare", *modules])
+    CONTEXT.set_forkserver_preload(["models.compare", *modules])
     print(f"{'model':<44} {'result':<9} {'error':>8} {'CPU/ours':>9} {'seconds':>8}", flush=True)
     for name in names:
         result = watched(name, asked)
@@ -159,27 +156,18 @@ def watched(name: str, asked: argparse.Namespace) -> dict[str, Any]:
     start = time.monotonic()
     if library != "torch" and importlib.util.find_spec(library) is None:
         return {"name": name, "status": "missing", "message": f"{library} is not installed", "seconds": 0.0}
-    with tempfile.NamedTemporaryFile("r") as log:
-        result = _waited(name, asked, log)
+    with closing(Worker("models.runner:one", name)) as worker:
+        result = _waited(name, asked, worker)
     if not asked.untimed and result["status"] in {"right", "fallback"}:
         result |= measure(name, asked.timeout)
     return result | {"seconds": time.monotonic() - start}
 
 
-def _waited(name: str, asked: argparse.Namespace, log: Any) -> dict[str, Any]:
-    context = multiprocessing.get_context("forkserver")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=one, args=(name, theirs, log.name))
-    process.start()
-    theirs.close()
+def _waited(name: str, asked: argparse.Namespace, worker: Worker) -> dict[str, Any]:
     try:
-        if not ours.poll(asked.timeout):
-            return {"name": name, "status": "timeout", "message": f"no result after {asked.timeout:g} s"}
-        return ours.recv()
-    except EOFError:
-        process.join()
-        message = " ".join(log.read().splitlines()[-3:])
-        return {"name": name, "status": "crash", "message": f"exit status {process.exitcode}: {message}"}
-    finally:
-        process.kill()
-        process.join()
+        return worker.receive(asked.timeout)
+    except DiedError as died:
+        if died.kind == "hang":
+            return {"name": name, "status": "timeout", "message": str(died)}
+        message = " ".join(died.lines[-3:])
+        return {"name": name, "status": "crash", "message": f"exit status {died.status}: {message}"}

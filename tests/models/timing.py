@@ -4,13 +4,15 @@ In one process the threads of PyTorch's CPU backend, which spin for a while afte
 an OpenCL driver that runs on the CPU.
 """
 
-import multiprocessing
 import statistics
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from multiprocessing.connection import Connection
 from typing import Any
+
+from process_runner import DiedError, Worker
 
 # Rounds; in each, the two devices take turns running steps for this long.
 ROUNDS = 7
@@ -21,14 +23,14 @@ WARM_UP_SECONDS = 1.0
 DEVICES = ("opencl", "cpu")
 
 
-def serve(name: str, device: str, requests: Connection) -> None:
+def serve(requests: Connection, name: str, device: str) -> None:
     """Run steps of a model on one device on request.
 
     Args:
-        name: the model.
-        device: the device.
         requests: receives `None` when the model is warm, then the median step time of a round in seconds for each
             request.
+        name: the model.
+        device: the device.
     """
     # The comparison has already shown them.
     warnings.simplefilter("ignore")
@@ -98,39 +100,25 @@ def measure(name: str, timeout: float) -> dict[str, Any]:
         The medians of the rounds, and how many times as fast as the CPU the device is; a status and a message if a
         process ends or exceeds the time limit.
     """
-    context = multiprocessing.get_context("forkserver")
-    connections, processes = [], []
-    try:
-        for device in DEVICES:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=serve, args=(name, device, theirs))
-            process.start()
-            theirs.close()
-            connections.append(ours)
-            processes.append(process)
-            _received(ours, timeout)
-        rounds = []
-        for _ in range(ROUNDS):
-            seconds = []
-            for connection in connections:
-                connection.send(True)
-                seconds.append(_received(connection, timeout))
-            rounds.append(seconds)
-    except TimeoutError:
-        return {"status": "timeout", "message": f"a timed process took more than {timeout:g} s"}
-    except (EOFError, OSError):
-        codes = [process.exitcode for process in processes]
-        return {"status": "crash", "message": f"a timed process ended; exit statuses {codes}"}
-    finally:
-        for process in processes:
-            process.kill()
-            process.join()
+    workers: list[Worker] = []
+    with ExitStack() as stack:
+        try:
+            for device in DEVICES:
+                workers.append(stack.enter_context(closing(Worker("models.timing:serve", name, device))))
+                workers[-1].receive(timeout)
+            rounds = []
+            for _ in range(ROUNDS):
+                seconds = []
+                for worker in workers:
+                    worker.send(True)
+                    seconds.append(worker.receive(timeout))
+                rounds.append(seconds)
+        except DiedError as died:
+            if died.kind == "hang":
+                return {"status": "timeout", "message": f"a timed process took more than {timeout:g} s"}
+            statuses = [worker.status for worker in workers]
+            message = f"a timed process ended; exit statuses {statuses}: {' '.join(died.lines[-3:])}"
+            return {"status": "crash", "message": message}
     ours, theirs = (statistics.median(column) for column in zip(*rounds, strict=True))
     ratio = statistics.median(there / here for here, there in rounds)
     return {"milliseconds": ours * 1e3, "cpu_milliseconds": theirs * 1e3, "ratio": ratio, "rounds": len(rounds)}
-
-
-def _received(connection: Connection, timeout: float) -> Any:
-    if not connection.poll(timeout):
-        raise TimeoutError
-    return connection.recv()

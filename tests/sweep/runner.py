@@ -4,8 +4,8 @@ import argparse
 import os
 from pathlib import Path
 
-from crew import Crew, Journal
-from watched import Watched
+from journal import Journal
+from process_runner import CONTEXT, Crew, DiedError, Worker
 
 from sweep import page
 from sweep.results import Record
@@ -38,15 +38,9 @@ def main() -> int:
     parser.add_argument("--page", action="store_true", help="write the measured part of docs/coverage.md")
     parser.add_argument("--table", type=Path, help="only write this file into docs/coverage.md, as its generated part")
     parser.add_argument("--planted", help=argparse.SUPPRESS)
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_intermixed_args()
     if asked.table:
         page.write_table(asked.table)
-        return 0
-    if asked.worker:
-        from sweep.worker import work
-
-        work(max(1, (os.cpu_count() or 1) // asked.jobs))
         return 0
     return supervise(asked)
 
@@ -73,6 +67,7 @@ def supervise(asked: argparse.Namespace) -> int:
         return "{1}: {pair} {0}".format(*record.findings[0], pair=record.pair) if record.findings else ""
 
     if not asked.summary:
+        CONTEXT.set_forkserver_preload(["torch"])
         crew = Crew(lambda: start(asked), lambda *job: serve(asked, *job), done, asked.jobs, asked.seconds, "pair")
         crew.work([Record(pair) for pair in wanted if _is_due(asked, records.get(pair))])
     chosen = [records[pair] for pair in wanted if pair in records]
@@ -91,7 +86,7 @@ def _is_due(asked: argparse.Namespace, record: Record | None) -> bool:
     return asked.findings and bool(record.findings or record.fallbacks)
 
 
-def start(asked: argparse.Namespace) -> Watched:
+def start(asked: argparse.Namespace) -> Worker:
     """Start a worker.
 
     Args:
@@ -99,17 +94,13 @@ def start(asked: argparse.Namespace) -> Watched:
 
     Returns:
         The worker, ready.
-
-    Raises:
-        RuntimeError: the worker does not start.
     """
-    worker = Watched([str(Path(__file__).parent), "--worker", "--jobs", str(asked.jobs)])
-    if worker.next(START_SECONDS) is None:
-        raise RuntimeError(f"the worker did not start:\n{worker.end()[1]}")
+    worker = Worker("sweep.worker:work", max(1, (os.cpu_count() or 1) // asked.jobs))
+    worker.receive(START_SECONDS)
     return worker
 
 
-def serve(asked: argparse.Namespace, worker: Watched, record: Record) -> bool:
+def serve(asked: argparse.Namespace, worker: Worker, record: Record) -> bool:
     """Let a worker check a pair, as far as possible.
 
     Args:
@@ -120,24 +111,20 @@ def serve(asked: argparse.Namespace, worker: Watched, record: Record) -> bool:
     Returns:
         True if the worker has ended and checks are left.
     """
-    worker.tell(pair=record.pair, done=list(record.checks))
+    worker.send((record.pair, set(record.checks)))
     checks: list[str] = []
     check, device = "", "cpu"
     try:
-        while (line := worker.next(asked.hang)) is not None:
+        while "end" not in (line := worker.receive(asked.hang)):
             checks = line.get("checks", checks)
             check, device = line.get("start", check), line.get("device", device)
             if "kind" in line:
                 record.checks[line.pop("check")] = line
             if "seconds" in line:
                 record.seconds = line["seconds"]
-            if "end" in line:
-                return False
-        status, errors = worker.end()
-        kind, text = "crash", f"the process ends with status {status}: {errors}"
-    except TimeoutError:
-        worker.end()
-        kind, text = "hang", f"no result after {asked.hang:g} s"
+        return False
+    except DiedError as died:
+        kind, text = died.kind, str(died)
     if not check:
         # Before the first check: the pair cannot be checked at all.
         check, checks = "samples", ["samples"]

@@ -3,12 +3,13 @@
 import argparse
 import os
 from collections.abc import Iterable
+from contextlib import closing
 from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
 
-from crew import Crew, Journal
-from watched import Watched
+from journal import Journal
+from process_runner import Crew, DiedError, Worker
 
 from upstream.results import BAD, LEAST_PASSED, Result, excluded, lines, passed
 
@@ -47,18 +48,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="which tests")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results, to which runs append")
     parser.add_argument("--failures", action="store_true", help="run tests again that did not pass")
-    parser.add_argument("--worker", choices=DEVICES, help=argparse.SUPPRESS)
     asked = parser.parse_intermixed_args()
     folder = asked.pytorch / "test"
     if not folder.is_dir():
         parser.error(
             f"{asked.pytorch} has no folder `test`: it must be a checkout of PyTorch, or `apt-get source pytorch`"
         )
-    if asked.worker:
-        from upstream.worker import work
-
-        work(Path(asked.files[0]), DEVICES[asked.worker][1])
-        return 0
     return supervise(asked, folder.resolve())
 
 
@@ -118,13 +113,11 @@ class Run:
 
     def collected(self, file: str) -> tuple[list[str], str]:
         """Get a file's tests for the device from a worker, or its import error."""
-        worker = self.launch(file, "device")
-        try:
-            line = worker.next(COLLECT_SECONDS)
-        except TimeoutError:
-            line = None
-        worker.kill()
-        return (line["tests"], line["refusal"]) if line else ([], "the process ends during the import")
+        with closing(self.launch(file, "device")) as worker:
+            try:
+                return worker.receive(COLLECT_SECONDS)
+            except DiedError:
+                return [], "the process ends during the import"
 
     def chosen(self, file: str, tests: list[str]) -> list[Result]:
         """Draw a sample, and find the known results."""
@@ -150,10 +143,9 @@ class Run:
             outcome = result.runs[on]["outcome"]
             return f"{outcome}: {result.test}" if on == "device" and outcome in BAD else ""
 
-        def start() -> Watched:
+        def start() -> Worker:
             worker = self.launch(file, on)
-            if worker.next(COLLECT_SECONDS) is None:
-                raise RuntimeError(f"the worker did not start:\n{worker.end()[1]}")
+            worker.receive(COLLECT_SECONDS)
             return worker
 
         todo = list(results)
@@ -162,10 +154,9 @@ class Run:
             crew.seconds, crew.unit, crew.jobs_of_a_worker = self.asked.seconds, f"test on the {on}", JOBS_OF_A_WORKER
             crew.work(todo)
 
-    def launch(self, file: str, on: str) -> Watched:
+    def launch(self, file: str, on: str) -> Worker:
         """Start a worker for a file."""
         environment = {
-            **os.environ,
             "PYTORCH_TESTING_DEVICE_ONLY_FOR": DEVICES[on][0],
             # Includes tests that PyTorch generates for the CPU and CUDA only. With the first class of a file, the
             # device type takes the device's name, and is looked up by it from then on.
@@ -174,19 +165,13 @@ class Run:
             "PYTHONPATH": os.pathsep.join([str(self.folder), os.environ.get("PYTHONPATH", "")]),
             "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // self.asked.jobs)),
         }
-        program = [str(Path(__file__).parent), str(self.asked.pytorch.resolve()), str(self.folder / file)]
-        return Watched([*program, "--worker", on], environment, self.folder)
+        return Worker("upstream.worker:work", self.folder, file, DEVICES[on][1], environment=environment)
 
-    def serve(self, on: str, worker: Watched, result: Result) -> bool:
+    def serve(self, on: str, worker: Worker, result: Result) -> bool:
         """Let a worker run a test; it is always finished."""
-        worker.tell(test=result.test)
+        worker.send(result.test)
         try:
-            line = worker.next(self.asked.hang)
-            if line is None:
-                status, errors = worker.end()
-                line = {"outcome": "crash", "text": f"the process ends with status {status}: {errors}"}
-        except TimeoutError:
-            line = {"outcome": "hang", "text": f"no result after {self.asked.hang:g} s"}
-            worker.end()
-        result.runs[on] = line
+            result.runs[on] = worker.receive(self.asked.hang)
+        except DiedError as died:
+            result.runs[on] = {"outcome": died.kind, "text": str(died)}
         return False

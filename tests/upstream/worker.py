@@ -1,4 +1,4 @@
-"""The worker process, which runs tests and may crash in one: each input line is a test, and it answers with lines.
+"""The worker process, which runs tests and may crash in one: it receives names, and sends results.
 
 It is an ordinary run of pytest with another loop over the tests, like the workers of pytest-xdist.
 """
@@ -6,12 +6,12 @@ It is an ordinary run of pytest with another loop over the tests, like the worke
 import os
 import sys
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from watched import Channel
 
 from upstream import compiler, older
 
@@ -27,7 +27,7 @@ TEXT = 300
 class Loop:
     """A pytest plugin that runs the requested tests, in the order of the requests."""
 
-    def __init__(self, channel: Channel, device: str) -> None:
+    def __init__(self, channel: Connection, device: str) -> None:
         self.channel = channel
         self.device = device
         self.reports: list[pytest.TestReport] = []
@@ -43,32 +43,32 @@ class Loop:
         self.reports.append(report)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Run the requested tests, until there are no more."""
+        """Run the requested tests, until the runner ends."""
         items = {key(item, self.device): item for item in session.items if is_of(item, self.device)}
         for module in {item.module for item in items.values()}:
             compiler.adopt(module)
-        self.channel.say(tests=list(items), refusal=self.refusal)
-        while (job := self.channel.heard()) is not None:
-            if job["test"] not in items:
-                self.channel.say(outcome="missing", text="no such test for this device")
+        self.channel.send((list(items), self.refusal))
+        while True:
+            item = items.get(self.channel.recv())
+            if item is None:
+                self.channel.send({"outcome": "missing", "text": "no such test for this device"})
                 continue
             self.reports.clear()
             torch.opencl.reset_fallbacks()
             start = time.perf_counter()
-            item = items[job["test"]]
             # Like the last test: fixtures of its class or file are torn down before the answer.
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
             outcome, text = summarised(self.reports)
             error = late_error()
             if error and outcome == "passed":
                 outcome, text = "failed", error
-            self.channel.say(
-                outcome=outcome,
-                text=text,
-                seconds=round(time.perf_counter() - start, 3),
-                fallbacks=sorted(torch.opencl.fallbacks()),
-            )
-        os._exit(0)
+            result = {
+                "outcome": outcome,
+                "text": text,
+                "seconds": round(time.perf_counter() - start, 3),
+                "fallbacks": sorted(torch.opencl.fallbacks()),
+            }
+            self.channel.send(result)
 
 
 def late_error() -> str:
@@ -136,14 +136,18 @@ def summarised(reports: list[pytest.TestReport]) -> tuple[str, str]:
     return "passed", ""
 
 
-def work(file: Path, device: str) -> None:
+def work(channel: Connection, folder: Path, name: str, device: str) -> None:
     """Collect a file's tests, and run those that are asked for.
 
     Args:
-        file: the file of PyTorch.
+        channel: the connection to the runner.
+        folder: PyTorch's tests.
+        name: the file in it.
         device: `opencl` or `cpu`.
     """
-    channel = Channel()
+    file = folder / name
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
     # PyTorch's helpers read the command line on import.
     sys.argv = [str(file)]
     older.provide()
