@@ -1,4 +1,7 @@
-"""Processes that measure rows in turns with their parent process: in eager mode, or on another device."""
+"""Processes that measure rows in turns with their parent process: in eager mode, or on another device.
+
+Not with tests/python/process_runner.py: `python -m benchmarks` runs without the folders of the tests in its path.
+"""
 
 import json
 import os

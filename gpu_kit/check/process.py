@@ -1,4 +1,8 @@
-"""Runs a command in a separate process group, until it ends, stops making progress or exceeds its time limit."""
+"""Runs a command in a separate process group, until it ends, stops making progress or exceeds its time limit.
+
+Not with tests/python/process_runner.py: a command may start processes, so that its whole group is killed; and it may be
+silent for long on a busy machine, so that its processor time counts.
+"""
 
 import contextlib
 import os

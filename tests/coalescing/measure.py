@@ -1,4 +1,7 @@
-"""Builds the plugin, runs groups of calls under Oclgrind, and reads what the plugin counted."""
+"""Builds the plugin, runs groups of calls under Oclgrind, and reads what the plugin counted.
+
+Not with tests/python/process_runner.py: a group is one command without a time limit, whose output is shown whole.
+"""
 
 import json
 import os

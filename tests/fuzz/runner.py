@@ -134,11 +134,11 @@ def attend(asked: argparse.Namespace, first: int, seconds: float, report: Report
         SystemExit: the worker ends before its first case.
     """
     number, name, device = None, "", ""
+    limit = max(asked.hang, START_SECONDS)
     with closing(Worker("fuzz.worker:work", asked, first, seconds, set(report.findings))) as worker:
         try:
-            while "end" not in (
-                line := worker.receive(max(asked.hang, START_SECONDS) if number is None else asked.hang)
-            ):
+            while "end" not in (line := worker.receive(limit)):
+                limit = asked.hang
                 if "start" in line:
                     number, name = line["start"], ""
                 name, device = line.get("name", name), line.get("device", device)

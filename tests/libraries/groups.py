@@ -1,4 +1,7 @@
-"""The folder of the libraries, and programs that start several processes."""
+"""The folder of the libraries, and programs that start several processes.
+
+Not with tests/python/process_runner.py, which does not kill the processes that a process has started.
+"""
 
 import os
 import signal
