@@ -1,7 +1,7 @@
 // Generated from native_functions.yaml by rust/codegen.
 #pragma once
 
-#include "entry.h"
+#include "dispatch/entry.h"
 
 #include <ATen/ops/add_ops.h>
 #include <ATen/ops/frexp_ops.h>
@@ -22,7 +22,7 @@ struct Arguments<at::_ops::frexp_Tensor_out> {
 // Generated from native_functions.yaml by rust/codegen.
 #pragma once
 
-#include "entry.h"
+#include "dispatch/entry.h"
 
 #include <ATen/ops/cat_meta.h>
 
@@ -34,7 +34,7 @@ namespace torch_opencl::native {
 // Generated from native_functions.yaml by rust/codegen.
 #pragma once
 
-#include "entry.h"
+#include "dispatch/entry.h"
 
 #include <ATen/ops/mm_meta.h>
 #include <ATen/ops/mm_ops.h>
@@ -57,7 +57,7 @@ struct Arguments<at::_ops::mm_dtype> {
 // Generated from native_functions.yaml by rust/codegen.
 #pragma once
 
-#include "entry.h"
+#include "dispatch/entry.h"
 
 #include <ATen/ops/aminmax_meta.h>
 #include <ATen/ops/aminmax_ops.h>
@@ -77,7 +77,7 @@ struct aminmax_out : at::meta::structured_aminmax {
 // Generated from native_functions.yaml by rust/codegen.
 #pragma once
 
-#include "entry.h"
+#include "dispatch/entry.h"
 
 #include <ATen/ops/isnan_ops.h>
 

@@ -1,6 +1,6 @@
 // Generated from native_functions.yaml by rust/codegen.
 
-#include "registration.h"
+#include "dispatch/registration.h"
 #include "pointwise_op.h"
 #include "native/entries.h"
 #include "entries/matmul.h"
@@ -68,7 +68,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 // Generated from native_functions.yaml by rust/codegen.
 
-#include "registration.h"
+#include "dispatch/registration.h"
 #include "pointwise_op.h"
 #include "native/entries.h"
 
@@ -92,7 +92,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 // Generated from native_functions.yaml by rust/codegen.
 
-#include "registration.h"
+#include "dispatch/registration.h"
 #include "pointwise_op.h"
 #include "native/entries.h"
 
@@ -106,7 +106,7 @@ REGISTER_PRIVATEUSE1_DISPATCH(frexp_stub, (&torch_opencl::Pointwise<frexp_stub, 
 
 // Generated from native_functions.yaml by rust/codegen.
 
-#include "registration.h"
+#include "dispatch/registration.h"
 #include "pointwise_op.h"
 #include "native/entries.h"
 #include "entries/unary.h"
@@ -165,7 +165,7 @@ TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
 
 // Generated from native_functions.yaml by rust/codegen.
 
-#include "registration.h"
+#include "dispatch/registration.h"
 #include "pointwise_op.h"
 #include "native/entries.h"
 #include "entries/composite.h"
@@ -207,7 +207,7 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
 
 // Generated from native_functions.yaml by rust/codegen.
 
-#include "registration.h"
+#include "dispatch/registration.h"
 #include "pointwise_op.h"
 #include "native/entries.h"
 #include "entries/composite.h"
@@ -237,7 +237,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 // Generated from native_functions.yaml by rust/codegen.
 
-#include "registration.h"
+#include "dispatch/registration.h"
 #include "pointwise_op.h"
 #include "native/entries.h"
 #include "entries/copy.h"
