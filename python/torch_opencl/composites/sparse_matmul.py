@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch._prims_common.wrappers import _maybe_resize_out
 
 from ._sparse import assign, coo
 
@@ -62,7 +63,7 @@ def _sum(self: Tensor, matmul: Tensor, beta: float, alpha: float) -> Tensor:
 
 
 def _store(out: Tensor, result: Tensor) -> Tensor:
-    return torch.ops.aten._resize_output_(out, result.shape, out.device).copy_(result)
+    return _maybe_resize_out(out, result.shape).copy_(result)
 
 
 def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:

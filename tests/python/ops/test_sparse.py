@@ -202,6 +202,9 @@ def test_matmul_with_a_dense_matrix(device: torch.device, dtype: torch.dtype, la
         same(torch.sparse.mm(ours, right), product)
         same(torch.addmm(base.to(device), ours, right, beta=2, alpha=3), (base * 2 + product * 3).to(dtype))
         same(ours @ right[:, 0], product[:, 0])
+        for out in (torch.empty(0, dtype=dtype, device=device), base.to(device)):
+            torch.addmm(base.to(device), ours, right, out=out)
+            same(out, (base + product).to(dtype))
         if layout != torch.sparse_coo:
             same(base.t().contiguous().to(device) @ ours, (wide(base.t()) @ wide(dense)).to(dtype))
     with pytest.raises(RuntimeError):
@@ -221,6 +224,9 @@ def test_matmul_of_a_batch(device: torch.device) -> None:
     batch, other = numbers(3, 4, 5), torch.randn(3, 5, 2)
     with on_device():
         same(torch.bmm(batch.to_sparse().to(device), other.to(device)), torch.bmm(batch, other))
+        out = torch.empty(0, device=device)
+        torch.bmm(batch.to_sparse().to(device), other.to(device), out=out)
+        same(out, batch @ other)
 
 
 def test_shapes_sums_and_selections(device: torch.device) -> None:
