@@ -174,6 +174,10 @@ at::Tensor mm_sparse(const at::Tensor& self, const at::Tensor& mat2) {
       self.dim() == 2 && mat2.dim() == 2, "mm: expected two matrices, but got ", self.dim(), "-D and ", mat2.dim(),
       "-D tensors");
   check_inner_sizes("mat1 and mat2", self, mat2);
+  const at::Tensor& sparse = is_first_dense ? mat2 : self;
+  TORCH_CHECK(
+      !sparse.is_sparse() || sparse.dense_dim() == 0, "mm: expected a sparse matrix without dense dimensions, but got ",
+      sparse.dense_dim());
   if (is_first_dense) return sparse::matmul(mat2, /*transpose=*/true, self.t()).t();
   return sparse::matmul(self, /*transpose=*/false, mat2);
 }

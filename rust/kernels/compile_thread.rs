@@ -34,7 +34,7 @@ pub(super) trait Job: Send {
     fn build(self: Box<Self>);
 }
 
-/// The process's only one.
+/// The compile thread of this process.
 pub(super) static COMPILE_THREAD: CompileThread = CompileThread::new();
 
 /// A queue of builds, and the thread that runs them.

@@ -20,7 +20,8 @@ _KEY = "PrivateUse2"
 
 def register() -> None:
     """Register all functions. Their modules are imported at the first call."""
-    for row in torch.ops.torch_opencl.python_functions():
+    # A row of two layouts is there twice.
+    for row in dict.fromkeys(torch.ops.torch_opencl.python_functions()):
         op, target = row.split(" ")
         _aten.impl(op, _kernel(*target.split(":")), _KEY)
     # cpp/native/torchvision.cpp calls these. Importing torchvision declares the operators.

@@ -35,7 +35,9 @@ def coo(indices: Tensor, values: Tensor, size: Sequence[int], is_coalesced: bool
 
 def assign(out: Tensor, indices: Tensor, values: Tensor, size: Sequence[int], is_coalesced: bool = False) -> Tensor:
     """Give the COO tensor `out` other contents. Unlike `copy_`, this does not copy the indices and values."""
-    out.data = coo(indices, values.to(out.dtype), size, is_coalesced)
+    # Otherwise an ordinary tensor would become an inference tensor.
+    with torch.inference_mode(out.is_inference()):
+        out.data = coo(indices, values.to(out.dtype), size, is_coalesced)
     return out
 
 

@@ -78,12 +78,12 @@ def _add_to_dense(self: Tensor, other: Tensor, alpha: float, out: Tensor) -> Ten
     return out if total is out else out.copy_(total)
 
 
-def add_out(self: Tensor, other: Tensor | complex, *, alpha: float = 1, out: Tensor) -> Tensor:
+def add_out(self: Tensor | complex, other: Tensor | complex, *, alpha: float = 1, out: Tensor) -> Tensor:
     """Compute self + alpha * other for sparse tensors of one layout, or for a dense and a sparse tensor."""
-    if {self.layout, out.layout, getattr(other, "layout", None)} & COMPRESSED:
+    if {getattr(each, "layout", None) for each in (self, other, out)} & COMPRESSED:
         return add_compressed(self, other, alpha=alpha, out=out)
     # A number arrives as such, not as a tensor.
-    if not isinstance(other, Tensor) or (self.is_sparse and not other.is_sparse):
+    if not isinstance(self, Tensor) or not isinstance(other, Tensor) or (self.is_sparse and not other.is_sparse):
         raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     if not self.is_sparse:
         return _add_to_dense(self, other, alpha, out)
@@ -97,7 +97,8 @@ def add_out(self: Tensor, other: Tensor | complex, *, alpha: float = 1, out: Ten
         return out
     values = _scaled(other._values(), alpha, common)
     if self._nnz() == 0:
-        return assign(out, other._indices().clone(), values, other.shape, other.is_coalesced())
+        copies = other._indices().clone(), values.clone() if values is other._values() else values
+        return assign(out, *copies, other.shape, other.is_coalesced())
     if self.sparse_dim() != other.sparse_dim():
         raise RuntimeError(
             "add: expected 'self' and 'other' to have same density, but 'self' has "

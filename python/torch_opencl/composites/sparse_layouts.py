@@ -1,6 +1,4 @@
-"""Compressed layouts: sums, conversions of indices, and matrices of diagonals."""
-
-from functools import partial
+"""Sums of tensors in compressed layouts, and sparse matrices of diagonals."""
 
 import torch
 from torch import Tensor
@@ -11,11 +9,17 @@ from .sparse_matmul import COMPRESSED, assign_compressed
 _COO, _CSR, _CSC = torch.sparse_coo, torch.sparse_csr, torch.sparse_csc
 
 
-def add_compressed(self: Tensor, other: Tensor | complex, *, alpha: float = 1, out: Tensor) -> Tensor:
+def add_compressed(self: Tensor | complex, other: Tensor | complex, *, alpha: float = 1, out: Tensor) -> Tensor:
     """Compute self + alpha * other for compressed tensors, or for a dense and a compressed tensor."""
     # A number arrives as such, not as a tensor.
-    if not isinstance(other, Tensor) or (self.layout != torch.strided and other.layout not in COMPRESSED):
+    if (
+        not isinstance(self, Tensor)
+        or not isinstance(other, Tensor)
+        or (self.layout != torch.strided and other.layout not in COMPRESSED)
+    ):
         raise RuntimeError("add(sparse_csr, dense) is not supported. Use add(dense, sparse_csr) instead.")
+    if self.layout == torch.strided and out.layout != torch.strided:
+        raise RuntimeError(f"add: the sum of a strided and a sparse tensor is strided, but out has layout {out.layout}")
     if self.layout == torch.strided:
         return torch.add(self, other.to_sparse(), alpha=alpha, out=out)
     if self.shape != other.shape:
@@ -24,29 +28,6 @@ def add_compressed(self: Tensor, other: Tensor | complex, *, alpha: float = 1, o
             f"{list(self.shape)} and tensor `other` with shape {list(other.shape)}"
         )
     return assign_compressed(out, torch.add(self.to_sparse(), other.to_sparse(), alpha=alpha).coalesce())
-
-
-def convert_indices_from_coo_to_csr(self: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
-    """Return where each of `size` rows begins among ascending row indices, and where the last one ends."""
-    rows = torch.arange(size + 1, dtype=self.dtype, device=self.device)
-    return torch.searchsorted(self, rows, out_int32=out_int32)
-
-
-def convert_indices_from_csr_to_coo(
-    crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False
-) -> Tensor:
-    """Return the indices of all elements: those of batch dimensions, of the row, and of the column."""
-    shape = col_indices.shape
-    count = partial(torch.arange, dtype=crow_indices.dtype, device=crow_indices.device)
-    position = count(shape[-1]).expand(shape)
-    # The row of an element is the last one that begins at it or before.
-    rows = torch.searchsorted(crow_indices, position, out_int32=out_int32, right=True).sub_(1)
-    columns = col_indices.to(rows.dtype)
-    batch = [
-        count(extent).view(-1, *[1] * (len(shape) - 1 - dim)).expand(shape).to(rows.dtype)
-        for dim, extent in enumerate(shape[:-1])
-    ]
-    return torch.stack([*batch, *((columns, rows) if transpose else (rows, columns))]).flatten(1)
 
 
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: list[int], layout: torch.layout | None = None) -> Tensor:

@@ -88,8 +88,19 @@ def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: f
 
 def addmm_out(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor) -> Tensor:
     """Compute `addmm` into `out`."""
-    store = assign_compressed if _has_compressed(self, mat1, mat2, out) else _store
-    return store(out, addmm(self, mat1, mat2, beta=beta, alpha=alpha))
+    result = addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+    if result.layout == torch.strided and out.layout != torch.strided:
+        raise RuntimeError(
+            "addmm: the matmul of a sparse and a strided matrix is strided, but self and out have layouts "
+            f"{self.layout} and {out.layout}"
+        )
+    return assign_compressed(out, result)
+
+
+def mm_out(self: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor:
+    """Compute the matmul of a sparse and a dense matrix, or of two sparse ones, into `out`."""
+    result = torch.mm(self, mat2)
+    return _store(out, result) if out.layout == result.layout == torch.strided else out.copy_(result)
 
 
 def addmm_(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
@@ -124,7 +135,8 @@ def bmm(self: Tensor, mat2: Tensor) -> Tensor:
 
 def bmm_out(self: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor:
     """Compute `bmm` into `out`."""
-    return _store(out, bmm(self, mat2))
+    result = bmm(self, mat2)
+    return out.resize_(result.shape).copy_(result)
 
 
 def _check_product(op: str, mat1: Tensor, mat2: Tensor) -> None:
@@ -213,7 +225,7 @@ def _addmm_compressed(self: Tensor, mat1: Tensor, mat2: Tensor, beta: float, alp
 def assign_compressed(out: Tensor, contents: Tensor) -> Tensor:
     """Give `out`, strided or in a compressed layout, other contents, which may have another layout."""
     if out.layout == torch.strided:
-        return out.resize_(contents.shape).copy_(contents)
+        return _store(out, contents)
     contents = contents.to_sparse(layout=out.layout)
     return torch.resize_as_sparse_(out, contents).copy_(contents)
 

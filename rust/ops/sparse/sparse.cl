@@ -1,8 +1,8 @@
 // The matmul of a sparse matrix in CSR and a dense one, for all classes.
 
 // Row r has the elements starts[r] to starts[r + 1] - 1, each with a column in `indices` and a value; the matrix has
-// `count` elements. The dense matrix has `inner` rows. Indices may be unchecked, so elements with another column are
-// skipped. Rows of `dense` are `step` elements apart, and out [rows, columns] is contiguous.
+// `count` elements. The dense matrix has `inner` rows. Indices may be unchecked, so elements whose column is not
+// below `inner` are skipped. Rows of `dense` are `step` elements apart, and out [rows, columns] is contiguous.
 #define CSR_ARGUMENTS                                                                                                 \
   __global const uchar *starts, ulong starts_offset, __global const uchar *indices, ulong indices_offset,             \
       __global const uchar *values, ulong values_offset, __global const uchar *dense, ulong dense_offset, int dtype0, \
