@@ -69,7 +69,7 @@ pub struct Kernel {
     c_name: CString,
     /// Work-items of the largest work-group that the device can run it with.
     largest_group: usize,
-    /// What the driver does at the first launch of each group shape, and a bit set of the hashes of the shapes so far.
+    /// The driver's work at the first launch of a group shape, and a bit set with the hashes of the shapes launched.
     shapes: Option<(FirstLaunch, AtomicU64)>,
 }
 

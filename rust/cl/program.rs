@@ -47,7 +47,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Sets what the driver does at the first launch of a kernel: [`CacheCheck`](super::CacheCheck) is told before it.
+    /// Sets what the driver does at the first launch of a kernel: it is announced to [`CacheCheck`](super::CacheCheck).
     #[must_use]
     pub fn with_first_launches(mut self, first: FirstLaunch) -> Self {
         self.first_launches = Some(first);

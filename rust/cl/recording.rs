@@ -271,7 +271,7 @@ impl Queue {
     /// Enqueues all commands of a recording. Short kernels are held back like other short launches.
     ///
     /// # Errors
-    /// Those of [`Queue::wait`]; commands before the one that failed still run.
+    /// See [`Queue::wait`]. Commands before the one that failed still run.
     pub fn replay(&self, recording: &mut Recording) -> Result<()> {
         recording.first_launches.drain(..).for_each(cache_check::expect);
         let commands = &recording.commands;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::error::{Error, Result};
 
-/// What to do when an operation waits for the device; values as in `torch.cuda.set_sync_debug_mode`.
+/// The reaction to an operation that waits for the device; values as in `torch.cuda.set_sync_debug_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum SyncDebugMode {

@@ -66,6 +66,12 @@ def _store(out: Tensor, result: Tensor) -> Tensor:
     return _maybe_resize_out(out, result.shape).copy_(result)
 
 
+def _store_layout(op: str, out: Tensor, result: Tensor) -> Tensor:
+    if (out.layout == torch.strided) != (result.layout == torch.strided):
+        raise RuntimeError(f"{op}: the result has layout {result.layout}, but out has layout {out.layout}")
+    return assign_compressed(out, result)
+
+
 def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """Return beta * self + alpha * mat1 @ mat2 for a COO matrix `mat1`, or if a matrix is compressed."""
     if _has_compressed(self, mat1, mat2):
@@ -88,19 +94,12 @@ def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: f
 
 def addmm_out(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor) -> Tensor:
     """Compute `addmm` into `out`."""
-    result = addmm(self, mat1, mat2, beta=beta, alpha=alpha)
-    if result.layout == torch.strided and out.layout != torch.strided:
-        raise RuntimeError(
-            "addmm: the matmul of a sparse and a strided matrix is strided, but self and out have layouts "
-            f"{self.layout} and {out.layout}"
-        )
-    return assign_compressed(out, result)
+    return _store_layout("addmm", out, addmm(self, mat1, mat2, beta=beta, alpha=alpha))
 
 
 def mm_out(self: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor:
     """Compute the matmul of a sparse and a dense matrix, or of two sparse ones, into `out`."""
-    result = torch.mm(self, mat2)
-    return _store(out, result) if out.layout == result.layout == torch.strided else out.copy_(result)
+    return _store_layout("mm", out, torch.mm(self, mat2))
 
 
 def addmm_(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:

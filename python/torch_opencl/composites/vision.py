@@ -34,7 +34,7 @@ class _RoiAlign:
         bins, extent, ratio = self.bins[dim], self.features[dim + 1], self.ratio
         size = end - begin
         bin = ((size if self.aligned else size.clamp_min_(1)) / bins).view(-1, 1, 1)
-        # As many samples as the bin has elements, where the ratio is not positive.
+        # A ratio that is not positive takes as many samples as the bin has elements.
         counts = bin.new_full(bin.shape, ratio) if ratio > 0 else bin.ceil()
         most = ratio if ratio > 0 else max(1, int(counts.max()))
         sample, nth = (torch.arange(n, dtype=begin.dtype, device=begin.device) for n in (most, bins))

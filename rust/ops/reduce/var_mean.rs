@@ -38,7 +38,7 @@ mod ffi {
 
 pub use ffi::VarMeanOptions;
 
-/// What a kernel computes from the sum of squared deviations; values as in `var_mean.cl`.
+/// The result that a kernel computes from the sum of squared deviations; values as in `var_mean.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 enum Finish {

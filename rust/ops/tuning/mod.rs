@@ -94,7 +94,7 @@ impl Tuning {
     /// [`Self::with`] for the values of a JSON object.
     ///
     /// # Errors
-    /// Those of [`Self::with`], and [`Error::Invalid`] for text that is not a JSON object.
+    /// See [`Self::with`]; [`Error::Invalid`] for text that is not a JSON object.
     pub fn with_text(self, text: &str, info: &DeviceInfo) -> Result<Self> {
         match serde_json::from_str(text) {
             Ok(Value::Object(values)) => self.with(&values, info),

@@ -229,30 +229,6 @@ def test_matmul_of_a_batch(device: torch.device) -> None:
         same(out, batch @ other)
 
 
-def test_matmul_into_a_given_tensor(device: torch.device) -> None:
-    dense, other = numbers(6, 5), numbers(5, 3)
-    with on_device():
-        for layout in LAYOUTS:
-            matrix, out = dense.to_sparse(layout=layout).to(device), torch.empty(0, device=device)
-            torch.mm(matrix, other.to(device), out=out)
-            same(out, dense @ other)
-    with pytest.raises(RuntimeError, match="strided"):
-        csr = torch.eye(3).to_sparse_csr().to(device)
-        torch.add(torch.ones(3, 3, device=device), csr, out=csr.clone())
-    with pytest.raises(RuntimeError, match="dense dimensions"):
-        torch.mm(numbers(3, 3).to_sparse(1).to(device), torch.ones(3, 2, device=device))
-
-
-def test_sums_leave_their_operands_as_they_are(device: torch.device) -> None:
-    total = torch.eye(3).to_sparse().to(device)
-    other = total.clone()
-    with torch.inference_mode():
-        total.add_(other)
-    assert not total.is_inference()
-    (torch.zeros(3, 3).to_sparse().to(device) + other).neg_()
-    same(other, torch.eye(3).to_sparse())
-
-
 def test_shapes_sums_and_selections(device: torch.device) -> None:
     for theirs in (repeated(4, 5), repeated(4, 5, 3, dense_dim=1)):
         ours = theirs.to(device)

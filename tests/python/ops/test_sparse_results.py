@@ -4,7 +4,7 @@ import pytest
 import torch
 from float64 import computed
 from op_table import FLOATING, covers
-from test_sparse import leaf, numbers, on_device, repeated, same, wide
+from test_sparse import LAYOUTS, leaf, numbers, on_device, repeated, same, wide
 
 REDUCTIONS = ("sum", "mean", "amax", "amin")
 
@@ -189,3 +189,33 @@ def test_matrices_of_diagonals_refuse_arguments_as_the_cpu_does(device: torch.de
         ):
             with pytest.raises(RuntimeError):
                 torch.sparse.spdiags(*call)
+
+
+def test_matmul_into_a_given_tensor(device: torch.device) -> None:
+    dense, other = numbers(6, 5), numbers(5, 3)
+    with on_device():
+        for layout in LAYOUTS:
+            matrix, out = dense.to_sparse(layout=layout).to(device), torch.empty(0, device=device)
+            torch.mm(matrix, other.to(device), out=out)
+            same(out, dense @ other)
+            square, product = numbers(5, 5).to_sparse(layout=layout), torch.zeros(6, 5).to_sparse(layout=layout)
+            out = product.to(device)
+            torch.mm(matrix, square.to(device), out=out)
+            same(out.to_dense(), dense @ square.to_dense())
+            with pytest.raises(RuntimeError, match="layout"):
+                torch.mm(matrix, other.to(device), out=out)
+    with pytest.raises(RuntimeError, match="strided"):
+        csr = torch.eye(3).to_sparse_csr().to(device)
+        torch.add(torch.ones(3, 3, device=device), csr, out=csr.clone())
+    with pytest.raises(RuntimeError, match="dense dimensions"):
+        torch.mm(numbers(3, 3).to_sparse(1).to(device), torch.ones(3, 2, device=device))
+
+
+def test_sums_leave_their_operands_as_they_are(device: torch.device) -> None:
+    total = torch.eye(3).to_sparse().to(device)
+    other = total.clone()
+    with torch.inference_mode():
+        total.add_(other)
+    assert not total.is_inference()
+    (torch.zeros(3, 3).to_sparse().to(device) + other).neg_()
+    same(other, torch.eye(3).to_sparse())
