@@ -94,14 +94,7 @@ fn build() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let mut sources = registrations;
-    for folder in ["runtime", "dispatch", "cpu", "native", "distributed", "profiler"] {
-        for entry in Path::new("cpp").join(folder).read_dir()? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "cpp") {
-                sources.push(path);
-            }
-        }
-    }
+    sources.extend(files(Path::new("cpp"), "cpp")?);
     cxx_build::CFG.include_prefix = "torch_opencl";
     sources.extend(cxx_build::bridges(&bridges).get_files().map(Path::to_path_buf));
     sources.sort();
@@ -152,7 +145,7 @@ fn build() -> Result<(), Box<dyn Error>> {
 fn bridges() -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for path in BRIDGED.map(Path::new) {
-        let files = if path.is_dir() { files(path, &["rs"])? } else { vec![path.to_path_buf()] };
+        let files = if path.is_dir() { files(path, "rs")? } else { vec![path.to_path_buf()] };
         for path in files {
             if std::fs::read_to_string(&path)?.lines().any(|line| line.starts_with("#[cxx::bridge")) {
                 found.push(path);
@@ -162,15 +155,14 @@ fn bridges() -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The files below a folder with one of `extensions`, sorted.
-fn files(folder: &Path, extensions: &[&str]) -> std::io::Result<Vec<PathBuf>> {
+/// The files below a folder with this extension, sorted.
+fn files(folder: &Path, extension: &str) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in folder.read_dir()? {
         let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
         if kind.is_dir() {
-            found.extend(files(&path, extensions)?);
-        } else if kind.is_file() && path.extension().is_some_and(|extension| extensions.iter().any(|e| extension == *e))
-        {
+            found.extend(files(&path, extension)?);
+        } else if kind.is_file() && path.extension().is_some_and(|ending| ending == extension) {
             found.push(path);
         }
     }

@@ -16,8 +16,8 @@ class Work:
         run: does it once, and returns the result.
         reads: the tensors that must be read, None if they are not counted. The result must be written.
         calls: the number of operations in a run, if the time of one is measured.
-        flops: its additions and multiplications. If 0, PyTorch counts those of matmuls, convolutions and
-            attention.
+        flops: its additions and multiplications. If 0, PyTorch counts them for matmuls, convolutions
+            and attention.
     """
 
     run: Callable[[], Result]

@@ -63,7 +63,7 @@ class Row:
 
     @property
     def over_eager(self) -> float | None:
-        """The time divided by that in eager mode, or None if that was not measured."""
+        """The time divided by the time in eager mode, or None if eager mode was not measured."""
         pairs = zip(self.device, self.eager, strict=False)
         return statistics.median([device / eager for device, eager in pairs]) if self.eager else None
 

@@ -121,7 +121,7 @@ def load(paths: Sequence[Path]) -> list[Row]:
 
 
 def describe(device: torch.device) -> str:
-    """Return the device's name, and that of its driver."""
+    """Return the names of the device and of its driver."""
     properties = torch.opencl.get_device_properties(device)
     return f"{properties.name} ({properties.platform} {properties.driver_version})"
 

@@ -89,7 +89,7 @@ class Progress:
 
     def _cpp_files(self) -> tuple[int, int]:
         """Return the number of objects that this build has written, and an estimate of the final number."""
-        count = len([*(ROOT / "cpp").glob("*/*.cpp")])
+        count = len([*(ROOT / "cpp").rglob("*.cpp")])
         written, generated = 0, 0
         for folder in self._target.glob("build/torch-opencl-*/out"):
             written += sum(_is_newer(path, self.start) for path in [*folder.glob("*.o"), *folder.glob("objects/*.o")])

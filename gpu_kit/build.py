@@ -34,8 +34,8 @@ LEFT_OUT += ("test_c_interface.py", "test_bundle.py", "test_integrations.py")
 LEFT_OUT += ("test_settings.py", "test_build_progress.py", "test_cuda_scripts.py")
 # Tests of CPU devices.
 LEFT_OUT += ("test_small_calls.py", "test_small_layers.py", "test_small_work.py")
-# The distributions in each folder of vendor/ (gpu_kit.check.environment). typing_extensions, which those for Python
-# 3.10 need, comes with any torch.
+# The distributions in each folder of vendor/ (gpu_kit.check.environment). typing_extensions, which the
+# distributions for Python 3.10 need, comes with any torch.
 VENDORED = {
     "pytest": ("pytest", "pluggy", "iniconfig", "packaging", "Pygments"),
     "python3.10": ("exceptiongroup", "tomli"),

@@ -84,8 +84,8 @@ pub use ffi::{Operand, RandomStream, Scalar, Tensor, TensorList};
 /// The dtype of an absent tensor, whose struct C++ leaves empty.
 const _: () = assert!(DType::U8 as i32 == 0);
 
-// SAFETY: `cpp/runtime/dtype.h` declares an enum of this name with the same underlying type. C++ creates its values from codes
-// in `known_dtypes`, and from 0, the code of `U8`.
+// SAFETY: `cpp/runtime/dtype.h` declares an enum of this name with the same underlying type. C++ creates its values
+// from codes in `known_dtypes`, and from 0, the code of `U8`.
 unsafe impl cxx::ExternType for DType {
     type Id = cxx::type_id!("torch_opencl::bridge::DType");
     type Kind = cxx::kind::Trivial;
@@ -98,5 +98,5 @@ fn known_dtypes() -> u64 {
 
 /// The error for any other code.
 fn refuse_dtype(code: i32) -> crate::error::Result<()> {
-    Err(Error::Unsupported(format!("OpenCL: no kernel supports tensors of {}", DType::foreign_name(code))))
+    Err(Error::Unsupported(format!("OpenCL: no kernel supports tensors of {}", DType::unsupported_name(code))))
 }

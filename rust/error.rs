@@ -1,7 +1,7 @@
 //! The one error type of the crate.
 //!
-//! Every variant has a Python exception ([`Error::kind`]); `cpp/runtime/error.h` is the only place that converts it to a
-//! `c10::Error`.
+//! Every variant has a Python exception ([`Error::kind`]); `cpp/runtime/error.h` is the only place that converts it to
+//! a `c10::Error`.
 
 use std::fmt;
 

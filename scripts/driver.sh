@@ -26,7 +26,7 @@ stop() {
 }
 
 # with_driver FILE COMMAND...: the first variable is read by ocl-icd, the second by the Khronos loader. The drivers'
-# caches, and our cache of their programs, are separate from those of the machine's driver.
+# caches, and our cache of their programs, are separate from the caches of the machine's driver.
 with_driver() {
   local file=$1
   shift

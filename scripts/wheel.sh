@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the wheel for the PyTorch of RUN (a Python) in dist. Its tag says on which systems it runs: those whose C and C++
+# Makes the wheel for the PyTorch of RUN (a Python) in dist. Its tag says on which systems it runs: where the C and C++
 # libraries are at least as new as the ones that the library was linked with.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,37 +1,81 @@
-// The sizes that decide if ATen's CPU kernel runs a call on a device that is the CPU.
+// Decides if ATen's CPU kernel computes a call on a device that is the CPU. Everything else asks here.
 //
-// Measured on PoCL with 2 cores: waiting for a queue takes some 50 us, and one thread of the CPU computes a call of
-// these sizes sooner. docs/decisions/017-small-calls.md says what is a small call.
+// The rows of native_functions.yaml say which of the two questions below an op asks (`on_cpu`), and what counts in its
+// small calls (`cost`). docs/decisions/014-what-the-host-computes.md and 017-small-calls.md give the reasons.
 #pragma once
 
+#include <ATen/core/TensorBase.h>
 #include <cstdint>
+#include <limits>
 
-namespace torch_opencl::cpu_policy {
+namespace torch_opencl {
 
-// --- small calls: the most elements of all tensors
+// What limits a small call. ATen's CPU kernel computes it if the device is idle.
+enum class Cost : uint8_t {
+  Table,         // elements of the tensors, and of a result with the most rows and the most columns that they have
+  Elements,      // elements of the tensors: no result is larger, and each is accessed once or a few times
+  Sizes,         // elements of the tensors, and of a result of the sizes among the arguments
+  Matmul,        // multiplications of the last two inputs, and elements of their product
+  Convolution,   // as Matmul, but the entry counts
+  Attention,     // elements of the tensors, and scores: queries times keys, over all heads
+  LstmStep,      // multiplications of one step, which several threads would wait for each other to compute
+  Iteration,     // elements of an element-wise op
+  LongIteration, // elements of a long function such as Bessel's, which ATen's CPU kernels do not vectorize
+};
 
-constexpr int64_t kMaxElements = (int64_t{1} << 16) - 1;
-// of ops that access each element once or a few times
-constexpr int64_t kMaxElementsOnce = (int64_t{1} << 17) - 1;
-// of matmuls and convolutions
-constexpr int64_t kMaxOperands = (int64_t{1} << 18) - 1;
-// of long functions such as Bessel's, which ATen's CPU kernels do not vectorize
-constexpr int64_t kMaxElementsOfLong = (int64_t{1} << 11) - 1;
+// Calls that ATen's CPU kernel computes even if it must wait for the device first: it is faster than our kernel.
+enum class CpuCalls : uint8_t {
+  None,
+  Large,    // calls with a large tensor: a kernel need not be waited for, ATen's CPU kernel must wait for the queue
+  FewLanes, // large calls for which our kernel has few lanes
+  Always,   // all calls, and on every device calls whose dtype the kernel or the device lacks
+};
 
-// --- small calls: other limits
+namespace cpu_policy {
 
-// The most elements of a result: narrow matrices, or many rows of a small table, make a large one.
-constexpr int64_t kMaxResultElements = (int64_t{1} << 19) - 1;
-constexpr int64_t kMaxMultiplications = int64_t{1} << 21;
-// of one step of an LSTM, which several threads would wait for each other to compute
-constexpr int64_t kMaxMultiplicationsOfStep = int64_t{1} << 20;
-// queries times keys, over all heads, of fused attention
-constexpr int64_t kMaxScores = int64_t{1} << 15;
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-// --- large calls, for which some of ATen's CPU kernels are faster than ours: the fewest elements
+// The work of a call, or its limits.
+struct Work {
+  int64_t elements = 0; // of all tensors
+  int64_t results = 0;  // elements of the result; scores, for attention
+  int64_t multiplications = 0;
+};
 
-constexpr int64_t kMinLarge = int64_t{1} << 16;
-// Our kernels use one lane for each of so many channels, or rows of a scatter.
-constexpr int64_t kMinLanes = 16;
+// The most work of a small call. Measured on PoCL with 2 cores: waiting for a queue takes some 50 us, and one thread of
+// the CPU computes a call of these sizes sooner.
+constexpr Work limits(Cost cost) {
+  constexpr auto below = [](int bits) { return (int64_t{1} << bits) - 1; };
+  constexpr auto up_to = [](int bits) { return int64_t{1} << bits; };
+  switch (cost) {
+    // The result: narrow matrices, or many rows of a small table, make a large one.
+    case Cost::Table:
+    case Cost::Sizes:
+      return {below(16), below(19), kUnlimited};
+    case Cost::Elements:
+      return {below(17), kUnlimited, kUnlimited};
+    case Cost::Matmul:
+    case Cost::Convolution:
+      return {below(18), below(19), up_to(21)};
+    case Cost::Attention:
+      return {below(16), up_to(15), kUnlimited};
+    case Cost::LstmStep:
+      return {kUnlimited, kUnlimited, up_to(20)};
+    case Cost::Iteration:
+      return {below(16), kUnlimited, kUnlimited};
+    case Cost::LongIteration:
+      return {below(11), kUnlimited, kUnlimited};
+  }
+  return {};
+}
 
-} // namespace torch_opencl::cpu_policy
+constexpr bool is_small(Cost cost, const Work& work) {
+  const Work most = limits(cost);
+  return work.elements <= most.elements && work.results <= most.results && work.multiplications <= most.multiplications;
+}
+
+// Returns true if ATen's CPU kernel computes such calls with `tensor`. Our kernel uses `lanes` lanes.
+bool runs_on_cpu(CpuCalls calls, const at::TensorBase& tensor, int64_t lanes = 0);
+
+} // namespace cpu_policy
+} // namespace torch_opencl

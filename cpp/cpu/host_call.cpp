@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cpu/cpu_policy.h"
 #include "native/memory.h"
 #include "runtime/bridge.h"
 #include "runtime/error.h"
@@ -14,7 +13,6 @@
 
 namespace torch_opencl {
 
-using namespace cpu_policy;
 void HostMemory::add(const at::Tensor& tensor) {
   if (!is_small_ || !tensor.defined()) return;
   if (!tensor.is_privateuseone()) {
@@ -26,7 +24,7 @@ void HostMemory::add(const at::Tensor& tensor) {
   // A copy-on-write tensor gets its own memory only when it is written to.
   const bool has_memory = tensor.layout() == at::kStrided && tensor.numel() > 0 && tensor.storage().data() != nullptr &&
       !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
-  is_small_ = has_memory && elements_ <= max_elements() &&
+  is_small_ = has_memory && elements_ <= cpu_policy::limits(cost_).elements &&
       (dtypes_ == Dtypes::All || is_same_on_host(tensor.scalar_type())) && !tensor.is_neg();
   if (!is_small_) return;
   // A result has at most as many rows as the matrices, or indices, and as many columns.
@@ -107,39 +105,31 @@ void HostMemory::add_indices(c10::ArrayRef<TensorArg> indices) {
 }
 
 void HostMemory::expect(c10::SymIntArrayRef sizes) {
+  constexpr int64_t kMost = cpu_policy::limits(Cost::Sizes).elements;
   int64_t count = static_cast<int64_t>(sizes.size()) < dims_ ? planes_ : 1;
   for (const int64_t size : C10_AS_INTARRAYREF_SLOW(sizes)) {
     // The product of two factors with so few bits does not overflow.
-    is_small_ = is_small_ && size <= kMaxElements && count <= kMaxElements;
+    is_small_ = is_small_ && size <= kMost && count <= kMost;
     if (!is_small_) return;
     count *= size;
   }
   elements_ += count;
 }
 
-int64_t HostMemory::max_elements() const {
-  switch (cost_) {
-    case Cost::Table:
-    case Cost::Sizes:
-      return kMaxElements;
-    case Cost::Elements:
-      return kMaxElementsOnce;
-    case Cost::Matmul:
-    case Cost::Counted:
-      return kMaxOperands;
+cpu_policy::Work HostMemory::work() const {
+  cpu_policy::Work work{.elements = elements_};
+  if (cost_ == Cost::Table || cost_ == Cost::Sizes) {
+    work.results = rows_ * columns_;
+  } else if (cost_ == Cost::Matmul) {
+    const auto& [left, left_rows, right, right_columns] = operands_;
+    work.results = left_rows * right_columns;
+    work.multiplications = left * right_columns;
   }
-  return 0;
-}
-
-bool HostMemory::has_little_work() const {
-  if (cost_ == Cost::Table || cost_ == Cost::Sizes) return rows_ * columns_ <= kMaxResultElements;
-  if (cost_ != Cost::Matmul) return true;
-  const auto& [left, left_rows, right, right_columns] = operands_;
-  return left_rows * right_columns <= kMaxResultElements && left * right_columns <= kMaxMultiplications;
+  return work;
 }
 
 bool HostMemory::open() {
-  return is_small_ && !addresses_.empty() && elements_ <= max_elements() && has_little_work() &&
+  return is_small_ && !addresses_.empty() && cpu_policy::is_small(cost_, work()) &&
       bridge::to_host_if_idle({addresses_.data(), addresses_.size()});
 }
 

@@ -99,8 +99,7 @@ class HostMemory {
   void add_lists(c10::ArrayRef<at::TensorList> lists);
   void add_indices(c10::ArrayRef<TensorArg> indices);
   void expect(c10::SymIntArrayRef sizes);
-  int64_t max_elements() const;
-  bool has_little_work() const;
+  cpu_policy::Work work() const;
 
   template <class List>
   std::vector<at::Tensor> view_list(const List& tensors) {

@@ -78,8 +78,8 @@ bool has_open_result(const at::TensorIteratorBase& iter) {
 
 } // namespace
 
-HostIteration::HostIteration(at::TensorIteratorBase& iter, Casts casts, int64_t max_elements) : iter_(iter) {
-  if (iter.numel() == 0 || iter.numel() > max_elements || !has_usual_dtypes(iter)) return;
+HostIteration::HostIteration(at::TensorIteratorBase& iter, Casts casts, Cost cost) : iter_(iter) {
+  if (iter.numel() == 0 || !cpu_policy::is_small(cost, {.elements = iter.numel()}) || !has_usual_dtypes(iter)) return;
   if (casts == Casts::ToCommon) {
     if (const auto common = compat::maybe_common_dtype(iter); common.has_value()) {
       if (!stores_results(iter, *common)) return;

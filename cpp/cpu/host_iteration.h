@@ -18,7 +18,7 @@ enum class Casts { No, ToCommon };
 class HostIteration {
  public:
   // Open if the host may run it now: it has few elements, the device is the CPU, and the current stream is idle.
-  HostIteration(at::TensorIteratorBase& iter, Casts casts, int64_t max_elements);
+  HostIteration(at::TensorIteratorBase& iter, Casts casts, Cost cost);
 
   bool is_open() const {
     return is_open_;
@@ -48,13 +48,13 @@ inline constexpr bool kHasCpuKernel<at::native::sub_stub> = false;
 
 // Calls the CPU kernel of a stub and returns true, if the host may do so now and the kernel has the dtype (ours have
 // more dtypes).
-template <auto& kStub, int64_t kMaxElements = cpu_policy::kMaxElements, class Iter, class... Args>
+template <auto& kStub, Cost kCost = Cost::Iteration, class Iter, class... Args>
 bool ran_on_host(Casts casts, Iter& iter, const Args&... args) {
   if constexpr (kHasCpuKernel<kStub>) {
     static UnsupportedDtypes unsupported;
     const at::ScalarType dtype = iter.dtype(iter.ntensors() - 1);
     if (unsupported.contains(dtype)) return false;
-    HostIteration host(iter, casts, kMaxElements);
+    HostIteration host(iter, casts, kCost);
     if (!host.is_open()) return false;
     try {
       const OneThread one_thread;

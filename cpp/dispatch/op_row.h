@@ -6,30 +6,15 @@
 #include <optional>
 #include <string_view>
 
+#include "cpu/cpu_policy.h"
 #include "cpu/host_dtypes.h"
 
 namespace torch_opencl {
-
-// The quantity that determines how long a call takes on the CPU.
-enum class Cost : uint8_t {
-  Table,    // elements of the tensors, and of a result with the most rows and the most columns that they have
-  Elements, // elements of the tensors: no result is larger, and each is accessed once or a few times
-  Sizes,    // elements of the tensors, and of a result of the sizes among the arguments
-  Matmul,   // multiplications of the last two inputs, and elements of their product
-  Counted,  // multiplications and elements of a result that the caller has counted
-};
 
 // How a small call runs on a device that is the CPU.
 enum class SmallCalls : uint8_t {
   Kernel, // as a large call does
   Cpu,    // ATen's CPU kernel runs on mapped memory
-};
-
-// Calls that run ATen's CPU kernel on a device that is the CPU, whatever their size.
-enum class CpuCalls : uint8_t {
-  None,
-  Large, // calls with a large tensor: a kernel need not be waited for, ATen's CPU kernel must wait for the queue
-  All,   // all calls, and on every device calls whose dtype the kernel or the device lacks
 };
 
 // A set of dtypes: bit k for the `ScalarType` k.

@@ -59,9 +59,9 @@ struct Pointwise<kStub, kOp, void (*)(Iter&, Parameters...)> {
 
  private:
   static void compute(Iter& iter, Parameters... parameters) {
-    if constexpr (!is_never_on_host(kOp)) {
-      constexpr int64_t kMaxElements = is_long(kOp) ? cpu_policy::kMaxElementsOfLong : cpu_policy::kMaxElements;
-      if (ran_on_host<kStub, kMaxElements>(casts_of(kOp), iter, parameters...)) return;
+    if constexpr (!is_never_on_cpu(kOp)) {
+      constexpr Cost kCost = is_long(kOp) ? Cost::LongIteration : Cost::Iteration;
+      if (ran_on_host<kStub, kCost>(casts_of(kOp), iter, parameters...)) return;
     }
     [[maybe_unused]] const at::ScalarType dtype = compute_dtype(iter, kOp);
     [[maybe_unused]] int index = 0;

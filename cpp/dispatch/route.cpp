@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "cpu/cpu_policy.h"
-#include "cpu/host_on_cpu.h"
 #include "runtime/bridge.h"
 #include "runtime/device_check.h"
 #include "runtime/error.h"
@@ -22,10 +21,9 @@ constexpr DtypeSet kLoadable = 0x8eff;
 bool takes_cpu(const OpInfo& op, const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_privateuseone()) return false;
   const at::ScalarType dtype = tensor.scalar_type();
-  if (op.cpu == CpuCalls::Large) {
-    return tensor.numel() >= cpu_policy::kMinLarge && op.cpu_dtypes.contains(dtype) && is_host_cpu(tensor);
-  }
-  if (!op.dtypes.contains(dtype) || (op.cpu_dtypes.contains(dtype) && is_host_cpu(tensor))) return true;
+  if (op.cpu_dtypes.contains(dtype) && cpu_policy::runs_on_cpu(op.cpu, tensor)) return true;
+  if (op.cpu != CpuCalls::Always) return false;
+  if (!op.dtypes.contains(dtype)) return true;
   const bool is_double = dtype == at::kDouble || dtype == at::kComplexDouble;
   return is_double && checked([&] { return !bridge::computes_in_fp64(tensor.get_device()); });
 }

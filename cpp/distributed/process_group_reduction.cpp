@@ -8,7 +8,7 @@ namespace {
 using c10d::ReduceOp;
 
 at::ScalarType reduced_in(at::ScalarType dtype) {
-  if (engines_know(dtype)) return dtype;
+  if (cpu_backends_support(dtype)) return dtype;
   switch (dtype) {
     case at::kShort:
     case at::kUInt16:
@@ -38,11 +38,11 @@ Reduction::Reduction(const ReduceOp& op, at::ScalarType dtype) : op_(op) {
     factor_ = *factor;
     op_ = ReduceOp::SUM;
   }
-  // Checked here: engines would fail after the exchange, with a message about casts.
+  // Checked here: CPU backends would fail after the exchange, with a message about casts.
   TORCH_CHECK_TYPE(
       !c10::isIntegralType(dtype, /*includeBool=*/true) || (op_.op_ != ReduceOp::AVG && !factor_.has_value()),
       "torch.distributed: opencl tensors of ", dtype, " cannot be reduced by AVG or PREMUL_SUM. Reduce them by SUM.");
-  // Engines would add bytes, and 2 is not a valid bool.
+  // CPU backends would add bytes, and 2 is not a valid bool.
   if (dtype == at::kBool && op_.op_ == ReduceOp::SUM) op_ = ReduceOp::BOR;
 }
 
@@ -65,7 +65,7 @@ at::Tensor Reduction::viewed(const at::Tensor& tensor) const {
 }
 
 bool Reduction::takes(const at::Tensor& tensor) const {
-  return !factor_.has_value() && engines_know(tensor.scalar_type());
+  return !factor_.has_value() && cpu_backends_support(tensor.scalar_type());
 }
 
 at::Tensor Reduction::prepare(const at::Tensor& tensor) const {

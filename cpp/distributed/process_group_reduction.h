@@ -1,4 +1,4 @@
-// Reductions of torch.distributed, in a form that CPU backends (engines) support.
+// Reductions of torch.distributed, in a form that CPU backends support.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,21 +9,21 @@
 
 namespace torch_opencl::distributed {
 
-// A reduction of tensors of one dtype, in the engine's dtypes and without a factor.
+// A reduction of tensors of one dtype, in a dtype that CPU backends support, and without a factor.
 class Reduction {
  public:
   Reduction(const c10d::ReduceOp& op, at::ScalarType dtype);
 
-  // The reduction to pass to the engine.
+  // The reduction to pass to the CPU backend.
   const c10d::ReduceOp& op() const {
     return op_;
   }
 
   // Views the tensor in a dtype that gives a result with the same bits.
   at::Tensor viewed(const at::Tensor& tensor) const;
-  // True if the engine can reduce the tensor directly.
+  // True if the CPU backend can reduce the tensor directly.
   bool takes(const at::Tensor& tensor) const;
-  // Returns a copy that the engine can reduce.
+  // Returns a copy that the CPU backend can reduce.
   at::Tensor prepare(const at::Tensor& tensor) const;
 
  private:

@@ -20,7 +20,7 @@ at::Tensor as_bytes(const at::Tensor& host) {
 
 } // namespace
 
-bool engines_know(at::ScalarType dtype) {
+bool cpu_backends_support(at::ScalarType dtype) {
   switch (dtype) {
     case at::kFloat:
     case at::kDouble:
@@ -42,7 +42,7 @@ at::Tensor Staging::values(const at::Tensor& tensor, Access access) {
   TORCH_CHECK(
       tensor.is_privateuseone() && tensor.layout() == at::kStrided,
       "torch.distributed: expected dense opencl tensors, ", "but one is ", tensor.layout(), " on ", tensor.device());
-  // Engines read the elements in memory order.
+  // CPU backends read the elements in memory order.
   TORCH_CHECK_VALUE(tensor.is_non_overlapping_and_dense(), "torch.distributed: tensors must be contiguous");
   device_ = tensor.device();
   views_.push_back(std::make_unique<HostView>(tensor, access == Access::Write));
@@ -68,7 +68,7 @@ at::Tensor Staging::moved(const at::Tensor& tensor, Access access) {
     return moved(copy, access);
   }
   const at::Tensor host = values(tensor, access);
-  return engines_know(tensor.scalar_type()) ? host : as_bytes(host);
+  return cpu_backends_support(tensor.scalar_type()) ? host : as_bytes(host);
 }
 
 Tensors Staging::moved(const Tensors& tensors, Access access) {

@@ -1,4 +1,4 @@
-// Gives a CPU backend of torch.distributed, the engine, access to device tensors.
+// Gives a CPU backend of torch.distributed access to device tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,16 +26,17 @@ class Staging {
   // The tensor on the CPU, for reductions. Waits for all work of the current stream first.
   at::Tensor values(const at::Tensor& tensor, Access access);
   Tensors values(const Tensors& tensors, Access access);
-  // The tensor on the CPU, for collectives that only move it: as bytes if engines do not know the dtype. Dimension 0
-  // stays. A tensor that is not contiguous is moved through a copy.
+  // The tensor on the CPU, for collectives that only move it: as bytes if CPU backends do not support the dtype.
+  // Dimension 0 stays. A tensor that is not contiguous is moved through a copy.
   at::Tensor moved(const at::Tensor& tensor, Access access);
   Tensors moved(const Tensors& tensors, Access access);
   TensorLists moved(const TensorLists& lists, Access access);
 
-  // Copies of sparse tensors on the CPU. When the engine has written them, the tensors become equal to their copies.
+  // Copies of sparse tensors on the CPU. When the CPU backend has written them, the tensors become equal to their
+  // copies.
   Tensors copied(const Tensors& tensors);
 
-  // Adds a function to call when the engine's results are on the device.
+  // Adds a function to call when the CPU backend's results are on the device.
   void then(std::function<void()> function) {
     after_.push_back(std::move(function));
   }
@@ -47,9 +48,9 @@ class Staging {
   // The device of the tensors.
   c10::Device device() const;
 
-  // Called once the engine is done: brings its results to the device, after work of the current stream.
+  // Called once the CPU backend is done: brings its results to the device, after work of the current stream.
   void finish();
-  // Releases the memory. The engine must no longer use it.
+  // Releases the memory. The CPU backend must no longer use it.
   void close();
 
  private:
@@ -59,7 +60,7 @@ class Staging {
   Tensors kept_;
 };
 
-// Returns true if engines can compute in a dtype.
-bool engines_know(at::ScalarType dtype);
+// Returns true if CPU backends can compute in a dtype.
+bool cpu_backends_support(at::ScalarType dtype);
 
 } // namespace torch_opencl::distributed

@@ -24,24 +24,24 @@ DeviceWork::DeviceWork(c10d::OpType type, Staging staging, TensorLists outputs, 
       future_(c10::make_intrusive<c10::ivalue::Future>(type_of(outputs_), std::vector<c10::Device>{stream.device()})) {}
 
 DeviceWork::~DeviceWork() {
-  cpu_backend_.reset();
+  cpu_work_.reset();
   staging_.close();
 }
 
 void DeviceWork::start(c10::intrusive_ptr<c10d::Work> cpu_backend) {
-  cpu_backend_ = std::move(cpu_backend);
+  cpu_work_ = std::move(cpu_backend);
   if (ends_ == Ends::ByWait) return;
   auto self = c10::intrusive_ptr<DeviceWork>::unsafe_reclaim_from_nonowning(this);
-  cpu_backend_->getFuture()->addCallback(
+  cpu_work_->getFuture()->addCallback(
       [self](c10::ivalue::Future& done) { self->complete(done.hasError() ? done.exception_ptr() : nullptr); });
 }
 
 bool DeviceWork::wait(std::chrono::milliseconds timeout) {
-  if (ends_ == Ends::ByWait && !wait_for_engine(timeout)) return false;
+  if (ends_ == Ends::ByWait && !wait_for_cpu_backend(timeout)) return false;
   return c10d::Work::wait(timeout);
 }
 
-bool DeviceWork::wait_for_engine(std::chrono::milliseconds timeout) {
+bool DeviceWork::wait_for_cpu_backend(std::chrono::milliseconds timeout) {
   // One thread at a time waits for the CPU backend. Others wait for that thread, with the same timeout.
   std::unique_lock<std::timed_mutex> lock(waiting_, std::defer_lock);
   if (timeout == kNoTimeout) {
@@ -52,7 +52,7 @@ bool DeviceWork::wait_for_engine(std::chrono::milliseconds timeout) {
   if (isCompleted()) return true;
   std::exception_ptr failure;
   try {
-    if (!cpu_backend_->wait(timeout)) return false; // aborted
+    if (!cpu_work_->wait(timeout)) return false; // aborted
   } catch (...) {
     failure = std::current_exception();
   }
@@ -91,11 +91,11 @@ void DeviceWork::synchronize() {
 }
 
 void DeviceWork::abort() {
-  cpu_backend_->abort();
+  cpu_work_->abort();
 }
 
 int DeviceWork::sourceRank() const {
-  return cpu_backend_->sourceRank();
+  return cpu_work_->sourceRank();
 }
 
 std::vector<at::Tensor> DeviceWork::result() {
@@ -109,7 +109,7 @@ c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
 }
 
 uint64_t DeviceWork::getSequencenumber() const {
-  return cpu_backend_->getSequencenumber();
+  return cpu_work_->getSequencenumber();
 }
 
 CoalescedWork::CoalescedWork(std::vector<c10::intrusive_ptr<c10d::Work>> parts)

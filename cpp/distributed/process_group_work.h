@@ -36,10 +36,10 @@ class DeviceWork final : public c10d::Work {
 
  private:
   void complete(std::exception_ptr failure);
-  bool wait_for_engine(std::chrono::milliseconds timeout);
+  bool wait_for_cpu_backend(std::chrono::milliseconds timeout);
   c10::IValue value() const;
 
-  c10::intrusive_ptr<c10d::Work> cpu_backend_;
+  c10::intrusive_ptr<c10d::Work> cpu_work_;
   Staging staging_;
   TensorLists outputs_;
   c10::Stream stream_;

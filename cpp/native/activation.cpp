@@ -8,7 +8,6 @@
 #include <ATen/native/Activation.h>
 #include <ATen/native/Gelu.h>
 #include <ATen/ops/leaky_relu.h>
-#include <ATen/ops/log_sigmoid_forward.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/where.h>
@@ -39,43 +38,19 @@ void gelu_backward_out::impl(const at::Tensor&, const at::Tensor&, std::string_v
   run_pointwise(*this, PointwiseOp::gelu_backward, form(approximate));
 }
 
-namespace {
-
-// Views of an output and its inputs on the host, if it may use them now. They have one size and dtype, as an iterator
-// has left them. Values are computed before the output, which may be an input, is written.
-template <size_t kCount>
-std::optional<std::array<at::Tensor, kCount>> views_on_host(const std::array<at::Tensor, kCount>& tensors) {
-  for (const at::Tensor& tensor : tensors) {
-    if (tensor.sizes() != tensors[0].sizes() || tensor.scalar_type() != tensors[0].scalar_type()) return std::nullopt;
-  }
-  return HostMemory().views(tensors);
-}
-
-} // namespace
-
 // The CPU's function saves exp(-|x|) for the backward in the second result. It is empty here: computing it again costs
 // less than storing and loading it.
 std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward_out(
     const at::Tensor& self, at::Tensor& output, at::Tensor& buffer) {
   auto iter = at::TensorIterator::unary_op(output, self);
-  if (const auto host = views_on_host<2>({output, self})) {
-    const OneThread one_thread;
-    (*host)[0].copy_(std::get<0>(at::log_sigmoid_forward((*host)[1])));
-  } else {
-    run_pointwise(iter, PointwiseOp::log_sigmoid_forward, {});
-  }
+  run_pointwise(iter, PointwiseOp::log_sigmoid_forward, {});
   return {output, buffer};
 }
 
 at::Tensor& log_sigmoid_backward_out(
     const at::Tensor& grad, const at::Tensor& self, const at::Tensor&, at::Tensor& grad_input) {
   auto iter = at::TensorIterator::borrowing_binary_op(grad_input, grad, self);
-  if (const auto host = views_on_host<3>({grad_input, grad, self})) {
-    const OneThread one_thread;
-    (*host)[0].copy_(at::sigmoid(-(*host)[2]).mul_((*host)[1]));
-  } else {
-    run_pointwise(iter, PointwiseOp::log_sigmoid_backward, {});
-  }
+  run_pointwise(iter, PointwiseOp::log_sigmoid_backward, {});
   return grad_input;
 }
 

@@ -16,7 +16,7 @@
 #include <cmath>
 #include <vector>
 
-#include "cpu/host_on_cpu.h"
+#include "cpu/cpu_call.h"
 #include "native/check.h"
 #include "runtime/compat.h"
 #include "runtime/error.h"
@@ -88,7 +88,8 @@ at::Tensor cdist_forward(const at::Tensor& x1, const at::Tensor& x2, double p, s
   check_lists(x1, x2, p);
   // The CPU's function computes distances in one pass over memory, which CPU devices share: 1000 and 1000 points of 64
   // coordinates take 9 ms for p = 1, and 29 ms as composed here (PoCL, 2 cores).
-  if (is_host_cpu(x1)) return call_on_host<at::_ops::_cdist_forward>(x1, x2, p, compute_mode);
+  if (cpu_policy::runs_on_cpu(CpuCalls::Always, x1))
+    return call_on_host<at::_ops::_cdist_forward>(x1, x2, p, compute_mode);
   const at::DimVector sizes = batched(x1, x2, {x1.size(-2), x2.size(-2)});
   at::Tensor out = at::zeros(sizes, x1.options());
   if (out.numel() == 0 || x1.size(-1) == 0) return out;
@@ -104,7 +105,8 @@ at::Tensor cdist_backward(
   const at::DimVector distances = batched(x1, x2, {x1.size(-2), x2.size(-2)});
   check_sizes("_cdist_backward", "grad", grad, distances);
   check_sizes("_cdist_backward", "cdist", cdist, distances);
-  if (is_host_cpu(x1)) return call_on_host<at::_ops::_cdist_backward>(grad, x1, x2, p, cdist);
+  if (cpu_policy::runs_on_cpu(CpuCalls::Always, x1))
+    return call_on_host<at::_ops::_cdist_backward>(grad, x1, x2, p, cdist);
   at::Tensor result = at::zeros(batched(x1, x2, {x1.size(-2), x1.size(-1)}), x1.options());
   if (p == 0 || result.numel() == 0 || x2.size(-2) == 0) return result;
   by_parts(x1, x2, [&](const Part& part) {
@@ -139,7 +141,7 @@ at::Tensor pair_positions(const at::Tensor& points) {
 
 at::Tensor pdist_forward(const at::Tensor& self, double p) {
   TORCH_CHECK(self.is_contiguous(), "_pdist_forward requires contiguous input");
-  if (is_host_cpu(self)) return call_on_host<at::_ops::_pdist_forward>(self, p);
+  if (cpu_policy::runs_on_cpu(CpuCalls::Always, self)) return call_on_host<at::_ops::_pdist_forward>(self, p);
   if (self.size(0) <= 1) return at::empty({0}, self.options());
   return at::_cdist_forward(self, self, p, std::nullopt).view(-1).index_select(0, pair_positions(self));
 }
@@ -148,7 +150,8 @@ at::Tensor pdist_backward(const at::Tensor& grad, const at::Tensor& self, double
   TORCH_CHECK(self.is_contiguous(), "_pdist_backward requires self to be contiguous");
   TORCH_CHECK(pdist.is_contiguous(), "_pdist_backward requires pdist to be contiguous");
   check_sizes("_pdist_backward", "grad", grad, pdist.sizes());
-  if (is_host_cpu(self)) return call_on_host<at::_ops::_pdist_backward>(grad, self, p, pdist);
+  if (cpu_policy::runs_on_cpu(CpuCalls::Always, self))
+    return call_on_host<at::_ops::_pdist_backward>(grad, self, p, pdist);
   const int64_t count = self.size(0);
   if (count <= 1) return at::zeros_like(self);
   check_numel("_pdist_backward", "pdist", pdist, count * (count - 1) / 2);

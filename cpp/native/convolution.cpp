@@ -10,7 +10,6 @@
 #include <c10/util/strides.h>
 #include <algorithm>
 
-#include "cpu/cpu_policy.h"
 #include "cpu/host_call.h"
 #include "native/check.h"
 #include "native/contiguous.h"
@@ -146,8 +145,9 @@ Convolution call_of(const Arguments<Op>& args) {
 bool is_small(const Convolution& call, at::IntArrayRef sizes) {
   const int64_t results = c10::multiply_integers(sizes);
   const int64_t positions = call.transposed ? call.input.numel() : results;
-  return call.has_data() && results <= cpu_policy::kMaxResultElements &&
-      positions * (call.weight.numel() / call.weight.size(0)) <= cpu_policy::kMaxMultiplications;
+  if (!call.has_data()) return false;
+  const int64_t multiplications = positions * (call.weight.numel() / call.weight.size(0));
+  return cpu_policy::is_small(Cost::Convolution, {.results = results, .multiplications = multiplications});
 }
 
 } // namespace
@@ -160,7 +160,7 @@ at::Tensor convolution(const Arguments<at::_ops::convolution_overrideable>& args
   call.check_bias(bias, sizes);
   const at::MemoryFormat format = call.memory_format();
   if (is_small(call, sizes)) {
-    const auto result = attempt_on_host<at::_ops::convolution, Cost::Counted>(
+    const auto result = attempt_on_host<at::_ops::convolution, Cost::Convolution>(
         input, weight, bias, symbolic(call.stride), symbolic(call.padding), symbolic(call.dilation), call.transposed,
         symbolic(call.output_padding), call.groups);
     if (result.has_value()) return result->contiguous(format);
@@ -226,7 +226,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   const at::MemoryFormat format = call.memory_format();
   if (is_small(call, grad_output.sizes())) {
     const c10::SymInt channels = grad_output.size(1);
-    const auto gradients = attempt_on_host<at::_ops::convolution_backward, Cost::Counted>(
+    const auto gradients = attempt_on_host<at::_ops::convolution_backward, Cost::Convolution>(
         grad_output, input, weight, at::OptionalSymIntArrayRef(channels), symbolic(call.stride), symbolic(call.padding),
         symbolic(call.dilation), transposed, symbolic(call.output_padding), call.groups, args.output_mask);
     if (gradients.has_value()) {

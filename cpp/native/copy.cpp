@@ -19,9 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "cpu/cpu_policy.h"
 #include "cpu/host_call.h"
-#include "cpu/host_on_cpu.h"
 #include "dispatch/operand.h"
 #include "dispatch/pointwise.h"
 #include "runtime/error.h"
@@ -54,30 +52,6 @@ bool copied_at_once(const at::Tensor& result, const std::vector<Part>& copies) {
   }
   if (parts.empty()) return false;
   return checked([&] { return bridge::cat(arg(result), {parts.data(), parts.size()}); });
-}
-
-// Copies slices and repeated elements: on CPUs the kernel that moves rows is as fast from its first call as the kernel
-// that casts is once specialised. Every position of a repeated dimension is a part.
-bool copied_by_rows(const at::Tensor& source, const at::Tensor& target) {
-  constexpr int64_t kParts = 16;
-  if (target.numel() < cpu_policy::kMinLarge || source.scalar_type() != target.scalar_type() ||
-      source.sizes() != target.sizes() ||
-      (source.is_non_overlapping_and_dense() && target.is_non_overlapping_and_dense()) || source.is_alias_of(target) ||
-      at::has_internal_overlap(target) == at::MemOverlap::Yes || !is_host_cpu(target)) {
-    return false;
-  }
-  std::optional<int64_t> repeated;
-  for (int64_t dim = 0; dim < source.dim(); dim++) {
-    if (source.stride(dim) != 0 || source.size(dim) == 1) continue;
-    if (repeated.has_value() || source.size(dim) > kParts) return false;
-    repeated = dim;
-  }
-  if (!repeated.has_value()) return copied_at_once(target, {{target, source}});
-  std::vector<Part> parts;
-  for (int64_t i = 0; i < source.size(*repeated); i++) {
-    parts.emplace_back(target.select(*repeated, i), source.select(*repeated, i));
-  }
-  return copied_at_once(target, parts);
 }
 
 // Copies few elements, of any dtypes.
@@ -171,7 +145,6 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_bl
   if (self.is_conj() != dst.is_conj()) source = at::conj_physical(source);
   if (self.is_neg() != dst.is_neg()) source = at::neg(source);
   if (source.device() == target.device()) {
-    if (copied_by_rows(source, target)) return dst;
     copy_on_device(source, target);
   } else {
     TORCH_CHECK(

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cpu/host_on_cpu.h"
+#include "cpu/cpu_call.h"
 #include "native/composite.h"
 #include "runtime/error.h"
 #include "runtime/tensor_arg.h"
@@ -116,7 +116,8 @@ void check_complex(const at::Tensor& self) {
 at::Tensor fft_c2c(const at::Tensor& self, at::IntArrayRef dim, int64_t normalization, bool forward) {
   check_complex(self);
   if (self.numel() == 0) return at::empty_like(self);
-  if (is_host_cpu(self)) return on_host<at::_ops::_fft_c2c>(self, dim, normalization, forward);
+  if (cpu_policy::runs_on_cpu(CpuCalls::Always, self))
+    return on_host<at::_ops::_fft_c2c>(self, dim, normalization, forward);
   if (dim.empty()) return self.clone();
   at::DimVector dims = wrapped(self, dim);
   sort_dims(dims, dims.size(), self.strides());
@@ -131,7 +132,8 @@ at::Tensor fft_r2c(const at::Tensor& self, at::IntArrayRef dim, int64_t normaliz
     const int64_t last = self.size(dim.back());
     return nothing(self, dim, onesided ? last / 2 + 1 : last, at::toComplexType(self.scalar_type()));
   }
-  if (is_host_cpu(self)) return on_host<at::_ops::_fft_r2c>(self, dim, normalization, onesided);
+  if (cpu_policy::runs_on_cpu(CpuCalls::Always, self))
+    return on_host<at::_ops::_fft_r2c>(self, dim, normalization, onesided);
   at::DimVector dims = wrapped(self, dim), sizes(self.sizes());
   sort_dims(dims, dims.size() - 1, self.strides());
   const size_t last = static_cast<size_t>(dims.back());
@@ -144,7 +146,8 @@ at::Tensor fft_r2c(const at::Tensor& self, at::IntArrayRef dim, int64_t normaliz
 at::Tensor fft_c2r(const at::Tensor& self, at::IntArrayRef dim, int64_t normalization, int64_t last_dim_size) {
   check_complex(self);
   if (self.numel() == 0) return nothing(self, dim, last_dim_size, at::toRealValueType(self.scalar_type()));
-  if (is_host_cpu(self)) return on_host<at::_ops::_fft_c2r>(self, dim, normalization, last_dim_size);
+  if (cpu_policy::runs_on_cpu(CpuCalls::Always, self))
+    return on_host<at::_ops::_fft_c2r>(self, dim, normalization, last_dim_size);
   at::DimVector dims = wrapped(self, dim), sizes(self.sizes()), strides(self.strides());
   const size_t last = static_cast<size_t>(dims.back());
   if (dims.size() > 1) {

@@ -7,7 +7,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
-#include "cpu/cpu_policy.h"
 #include "cpu/host_call.h"
 
 namespace torch_opencl::native {
@@ -25,7 +24,7 @@ bool fits(const FusedAttention& call) {
   const bool has_shapes = call.options.dropout_p == 0 && q.dim() == 4 && k.sizes() == v.sizes() && k.dim() == 4 &&
       q.size(0) == k.size(0) && q.size(1) == k.size(1) && q.size(3) == k.size(3) && !call.is_empty() &&
       k.scalar_type() == q.scalar_type() && v.scalar_type() == q.scalar_type() &&
-      q.numel() / q.size(3) * k.size(2) <= cpu_policy::kMaxScores;
+      cpu_policy::is_small(Cost::Attention, {.results = q.numel() / q.size(3) * k.size(2)});
   return has_shapes && has_separate_rows(q) && has_separate_rows(k) && has_separate_rows(v) &&
       (!bias.defined() ||
        (bias.dim() == 4 && bias.stride(-1) == 1 && bias.scalar_type() == q.scalar_type() &&
@@ -53,7 +52,7 @@ at::Tensor attention_gradient_like(const at::Tensor& tensor) {
 
 std::optional<Tensors2> attention_on_host(const FusedAttention& call) {
   if (!fits(call)) return std::nullopt;
-  HostMemory memory;
+  HostMemory memory(Cost::Attention);
   const auto views = memory.views<4>({call.query, call.key, call.value, call.bias});
   if (!views.has_value()) return std::nullopt;
   const auto& [query, key, value, bias] = *views;
@@ -67,7 +66,7 @@ std::optional<Tensors2> attention_on_host(const FusedAttention& call) {
 std::optional<Tensors4> attention_backward_on_host(
     const FusedAttention& call, const at::Tensor& grad_out, const at::Tensor& output, const at::Tensor& logsumexp) {
   if (!fits(call)) return std::nullopt;
-  HostMemory memory;
+  HostMemory memory(Cost::Attention);
   const auto views = memory.views<7>({call.query, call.key, call.value, call.bias, grad_out, output, logsumexp});
   if (!views.has_value()) return std::nullopt;
   const auto& [query, key, value, bias, grad, out, sums] = *views;

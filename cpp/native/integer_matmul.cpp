@@ -8,7 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <algorithm>
 
-#include "cpu/host_on_cpu.h"
+#include "cpu/cpu_call.h"
 #include "native/check.h"
 #include "native/matmul.h"
 #include "runtime/error.h"
@@ -62,7 +62,7 @@ at::Tensor product_of_bytes(const at::Tensor& self, const at::Tensor& mat2) {
 
 at::Tensor int_mm(const at::Tensor& self, const at::Tensor& mat2) {
   // The CPU's own function uses instructions for dot products of bytes, which OpenCL C cannot express.
-  if (is_host_cpu(self)) return call_on_host<at::_ops::_int_mm>(self, mat2);
+  if (cpu_policy::runs_on_cpu(CpuCalls::Always, self)) return call_on_host<at::_ops::_int_mm>(self, mat2);
   check_bytes(self, mat2);
   return product_of_bytes(self, mat2);
 }
@@ -86,7 +86,8 @@ at::Tensor weight_int8pack_mm(const at::Tensor& self, const at::Tensor& mat2, co
   // vectors; for float32 it takes 175 ms, and a matmul 2 ms (128 x 1024 x 1024, PoCL, 2 cores).
   constexpr int64_t kVectors = 64;
   const bool has_vectors = self.scalar_type() == at::kBFloat16 && self.dim() == 2 && self.size(1) % kVectors == 0;
-  if (has_vectors && is_host_cpu(self)) return call_on_host<at::_ops::_weight_int8pack_mm>(self, mat2, scales);
+  if (has_vectors && cpu_policy::runs_on_cpu(CpuCalls::Always, self))
+    return call_on_host<at::_ops::_weight_int8pack_mm>(self, mat2, scales);
   constexpr const char* op = "_weight_int8pack_mm";
   check_floats(op, self);
   TORCH_CHECK(mat2.scalar_type() == at::kChar, op, " : expect B to be int8 tensor.");

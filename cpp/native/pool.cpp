@@ -12,7 +12,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
-#include "cpu/cpu_policy.h"
 #include "dispatch/fallback.h"
 #include "entries/index.h"
 #include "entries/pool.h"
@@ -146,7 +145,7 @@ void max_pool_backward(
 // spatial dimension, takes 137 ms with them, and 44 ms with ATen's CPU function (PoCL, 2 cores).
 bool has_few_planes(const at::Tensor& self, int64_t spatial) {
   const int64_t planes = c10::multiply_integers(self.sizes().slice(0, static_cast<size_t>(self.dim() - spatial)));
-  return planes < cpu_policy::kMinLanes && self.numel() >= cpu_policy::kMinLarge && is_host_cpu(self);
+  return cpu_policy::runs_on_cpu(CpuCalls::FewLanes, self, planes);
 }
 
 void avg_pool(
@@ -222,7 +221,7 @@ at::Tensor max_pool3d_with_indices_backward(const Arguments<at::_ops::max_pool3d
 at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size) {
   // Lanes for channels would gather from planes: 7 x 7 averages of 64 planes of 64 x 64 take 0.7 ms with them, and
   // 0.2 ms with ATen's CPU function (PoCL, 2 cores).
-  if (self.numel() >= cpu_policy::kMinLarge && self.is_contiguous() && is_host_cpu(self)) {
+  if (self.is_contiguous() && cpu_policy::runs_on_cpu(CpuCalls::Large, self)) {
     return call_on_host<at::_ops::_adaptive_avg_pool2d>(self, output_size);
   }
   return adaptive_average(self, output_size, 2);

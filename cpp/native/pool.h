@@ -8,7 +8,7 @@
 #include <ATen/ops/avg_pool3d_ops.h>
 #include <tuple>
 
-#include "cpu/host_on_cpu.h"
+#include "cpu/cpu_call.h"
 #include "torch_opencl/rust/ops/pool/mod.rs.h"
 
 namespace torch_opencl::native {

@@ -12,7 +12,6 @@
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "cpu/host_call.h"
 #include "native/check.h"
 #include "native/random.h"
 #include "runtime/error.h"
@@ -142,8 +141,6 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
   if (!grad_output.is_floating_point()) return grad_output * (mask * scale);
   check_sizes("native_dropout_backward", "mask", mask, grad_output.sizes());
   check_dtype("native_dropout_backward", "mask", mask, at::kBool);
-  if (auto result = attempt_on_host<at::_ops::native_dropout_backward, Cost::Table>(grad_output, mask, scale))
-    return *result;
   const bool alike = is_dense(mask) && grad_output.strides() == mask.strides();
   const at::Tensor grad = alike ? grad_output : grad_output.contiguous();
   const at::Tensor kept = alike ? mask : mask.contiguous();

@@ -12,7 +12,6 @@
 #include <cmath>
 #include <limits>
 
-#include "cpu/host_on_cpu.h"
 #include "dispatch/operand.h"
 #include "dispatch/pointwise.h"
 #include "runtime/error.h"
@@ -223,10 +222,15 @@ namespace {
 at::Tensor hashed_bits(const at::Tensor& self) {
   if (!self.is_floating_point()) return self;
   if (self.scalar_type() == at::kDouble) return self.view(at::kLong);
-  at::Tensor floats = self.to(at::kFloat);
-  // Widening a NaN may set other bits than on a CPU: NVIDIA's conversion sets all.
-  if (self.element_size() < 4 && !is_host_cpu(self)) floats.masked_fill_(floats.isnan(), NAN);
-  const at::Tensor input = floats.view(at::kInt);
+  // Widening keeps the bits of a NaN on some devices only: NVIDIA's conversion sets all.
+  at::Tensor input = self;
+  if (self.scalar_type() == at::kBFloat16) {
+    input = self.view(at::kShort).to(at::kInt).bitwise_left_shift_(16);
+  } else if (self.scalar_type() == at::kHalf) {
+    input = self.to(at::kFloat);
+    input.masked_fill_(input.isnan(), NAN);
+  }
+  input = input.view(at::kInt);
   at::Tensor bits = at::empty(self.sizes(), self.options().dtype(at::kLong));
   auto iter = at::TensorIteratorConfig().check_all_same_dtype(false).add_output(bits).add_const_input(input).build();
   run_pointwise(iter, PointwiseOp::hash_tensor, {});

@@ -6,8 +6,7 @@
 #include <ATen/ops/mkldnn_rnn_layer_ops.h>
 #include <optional>
 
-#include "cpu/cpu_policy.h"
-#include "cpu/host_on_cpu.h"
+#include "cpu/cpu_call.h"
 #include "cpu/one_thread.h"
 #include "runtime/error.h"
 #include "torch_opencl/rust/bridge/graph.rs.h"
@@ -20,7 +19,8 @@ namespace {
 constexpr int64_t kLstm = 2;
 
 bool is_short_step(const RnnLayer& layer) {
-  return layer.inputs.hx.size(0) * layer.inputs.hidden_weight.numel() <= cpu_policy::kMaxMultiplicationsOfStep;
+  const int64_t multiplications = layer.inputs.hx.size(0) * layer.inputs.hidden_weight.numel();
+  return cpu_policy::is_small(Cost::LstmStep, {.multiplications = multiplications});
 }
 
 // The arguments of oneDNN's functions. Short steps run on one thread, as several threads, which wait for each other at
@@ -48,7 +48,10 @@ class Call {
 
 bool is_lstm_layer_on_host(const RnnLayer& layer, bool has_backward) {
   const at::Tensor& input = layer.inputs.input;
-  if (layer.cell != Cell::Lstm || input.scalar_type() != at::kFloat || !is_host_cpu(input)) return false;
+  if (layer.cell != Cell::Lstm || input.scalar_type() != at::kFloat ||
+      !cpu_policy::runs_on_cpu(CpuCalls::Always, input)) {
+    return false;
+  }
   if (has_backward && (!is_short_step(layer) || checked([] { return bridge::small_calls(); }) != "host")) return false;
   // Not while a graph is captured, which cannot hold host calls, nor in set_sync_debug_mode: the call waits.
   const bool may_wait =

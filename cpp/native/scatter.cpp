@@ -45,9 +45,9 @@ void scatter_fill(const at::Tensor& self, int64_t dim, const at::Tensor& index, 
 }
 
 bool scatters_on_host(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
-  if (index.numel() < cpu_policy::kMinLarge || self.numel() == 0 || self.dim() == 0) return false;
-  if (self.numel() / self.size(dim) >= cpu_policy::kMinLanes) return false;
-  return checked([&] { return bridge::is_host_cpu(self.get_device()); });
+  if (self.numel() == 0 || self.dim() == 0) return false;
+  return index.device() == self.device() &&
+      cpu_policy::runs_on_cpu(CpuCalls::FewLanes, index, self.numel() / self.size(dim));
 }
 
 namespace {

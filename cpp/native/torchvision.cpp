@@ -40,7 +40,7 @@ TORCH_LIBRARY_IMPL(torchvision, PrivateUse1, m) {
   }
   constexpr auto bit = [](at::ScalarType dtype) { return uint64_t{1} << static_cast<unsigned>(dtype); };
   constexpr torch_opencl::DtypeSet kDtypes = bit(at::kFloat) | bit(at::kDouble) | bit(at::kHalf);
-  constexpr torch_opencl::OpRow kRow{.dtypes = kDtypes, .cpu = torch_opencl::CpuCalls::All, .cpu_dtypes = kDtypes};
+  constexpr torch_opencl::OpRow kRow{.dtypes = kDtypes, .cpu = torch_opencl::CpuCalls::Always, .cpu_dtypes = kDtypes};
   using at::Tensor;
   using torch_opencl::OpInfo;
   using RoiAlign = Tensor(const Tensor&, const Tensor&, double, int64_t, int64_t, int64_t, bool);

@@ -10,6 +10,7 @@
 #include "python_functions.h"
 #include "runtime/allocator.h"
 #include "runtime/autograd_threads.h"
+#include "runtime/bound.h"
 #include "runtime/error.h"
 #include "runtime/generator.h"
 #include "runtime/library.h"
@@ -23,10 +24,6 @@
 
 namespace torch_opencl {
 namespace {
-
-std::string to_string(const rust::String& text) {
-  return {text.data(), text.size()};
-}
 
 // {"name": count, ...}; op names need no escaping.
 std::string fallbacks() {
@@ -52,45 +49,12 @@ at::Generator generator_of(int64_t index) {
   return default_generator(static_cast<c10::DeviceIndex>(device_index(index)));
 }
 
-void set_preferred_blas_library(const std::string& name) {
-  checked([&] { bridge::set_preferred_blas_library(rust::Str(name)); });
-}
-
-void set_small_calls(const std::string& choice) {
-  checked([&] { bridge::set_small_calls(rust::Str(choice)); });
-}
-
-void set_tuning(int64_t device, const std::string& values) {
-  checked([&] { bridge::set_tuning(device_index(device), rust::Str(values)); });
-}
-
-void store_tuning(int64_t device, const std::string& text) {
-  checked([&] { bridge::store_tuning(device_index(device), rust::Str(text)); });
-}
-
 std::vector<int64_t> build_kernels(int64_t device, const std::string& source, const std::vector<std::string>& names) {
   rust::Vec<rust::String> list;
   for (const std::string& name : names) list.push_back(name);
   const rust::Vec<int64_t> kernels =
       checked([&] { return bridge::build_kernels(device_index(device), rust::Str(source), std::move(list)); });
   return {kernels.begin(), kernels.end()};
-}
-
-int64_t build_user_kernel(int64_t device, const std::string& source, const std::string& name) {
-  return checked([&] { return bridge::build_user_kernel(device_index(device), rust::Str(source), rust::Str(name)); });
-}
-
-// Writes the binary to a file and returns the names of the kernels.
-std::string compile_binary(
-    int64_t device,
-    const std::string& name,
-    const std::string& source,
-    const std::string& options,
-    const std::string& path) {
-  return to_string(checked([&] {
-    return bridge::compile_binary(
-        device_index(device), rust::Str(name), rust::Str(source), rust::Str(options), rust::Str(path));
-  }));
 }
 
 // The kernel takes the buffers of `written` first, then those of `read`, which it does not write.
@@ -141,90 +105,56 @@ at::Tensor adopt_buffer(int64_t device, int64_t memory) {
 } // namespace
 
 TORCH_LIBRARY(torch_opencl, m) {
-  m.def("device_count() -> int", [] { return static_cast<int64_t>(bridge::device_count()); });
-  m.def("device_error() -> str", [] { return to_string(bridge::device_error()); });
-  m.def("device_properties(int device) -> str", [](int64_t device) {
-    return to_string(checked([&] { return bridge::device_json(device_index(device)); }));
-  });
-  m.def("platforms() -> str", [] { return to_string(bridge::platforms_json()); });
-  m.def("in_bad_fork() -> bool", [] { return bridge::in_bad_fork(); });
-  m.def("is_initialized(int device) -> bool", [](int64_t device) {
-    return bridge::is_initialized(device_index(device));
-  });
-  m.def("synchronize(int device) -> ()", [](int64_t device) {
-    checked([&] { bridge::synchronize_device(device_index(device)); });
-  });
-  m.def("finish_device(int device) -> ()", [](int64_t device) {
-    checked([&] { bridge::finish_device(device_index(device)); });
-  });
-  m.def("finish() -> ()", [] { checked([] { bridge::finish_all(); }); });
+  m.def("device_count() -> int", bound<&bridge::device_count>());
+  m.def("device_error() -> str", bound<&bridge::device_error>());
+  m.def("device_properties(int device) -> str", bound<&bridge::device_json>());
+  m.def("platforms() -> str", bound<&bridge::platforms_json>());
+  m.def("in_bad_fork() -> bool", bound<&bridge::in_bad_fork>());
+  m.def("is_initialized(int device) -> bool", bound<&bridge::is_initialized>());
+  m.def("synchronize(int device) -> ()", bound<&bridge::synchronize_device>());
+  m.def("finish_device(int device) -> ()", bound<&bridge::finish_device>());
+  m.def("finish() -> ()", bound<&bridge::finish_all>());
   m.def("finish_autograd(int device) -> ()", finish_autograd);
-  m.def("empty_cache(int device) -> ()", [](int64_t device) {
-    checked([&] { bridge::empty_cache(device_index(device)); });
-  });
-  m.def("memory_stats(int device) -> str", [](int64_t device) {
-    return to_string(checked([&] { return bridge::memory_stats_json(device_index(device)); }));
-  });
-  m.def("memory_snapshot(int device) -> str", [](int64_t device) {
-    return to_string(checked([&] { return bridge::memory_snapshot_json(static_cast<int32_t>(device)); }));
-  });
-  m.def("host_memory_stats() -> str", [] { return to_string(bridge::host_memory_stats_json()); });
-  m.def("reset_peak_host_memory_stats() -> ()", [] { bridge::reset_peak_host_stats(); });
-  m.def("reset_accumulated_host_memory_stats() -> ()", [] { bridge::reset_accumulated_host_stats(); });
-  m.def("reset_peak_memory_stats(int device) -> ()", [](int64_t device) {
-    checked([&] { bridge::reset_peak_stats(device_index(device)); });
-  });
-  m.def("reset_accumulated_memory_stats(int device) -> ()", [](int64_t device) {
-    checked([&] { bridge::reset_accumulated_stats(device_index(device)); });
-  });
+  m.def("empty_cache(int device) -> ()", bound<&bridge::empty_cache>());
+  m.def("memory_stats(int device) -> str", bound<&bridge::memory_stats_json>());
+  m.def("memory_snapshot(int device) -> str", bound<&bridge::memory_snapshot_json>());
+  m.def("host_memory_stats() -> str", bound<&bridge::host_memory_stats_json>());
+  m.def("reset_peak_host_memory_stats() -> ()", bound<&bridge::reset_peak_host_stats>());
+  m.def("reset_accumulated_host_memory_stats() -> ()", bound<&bridge::reset_accumulated_host_stats>());
+  m.def("reset_peak_memory_stats(int device) -> ()", bound<&bridge::reset_peak_stats>());
+  m.def("reset_accumulated_memory_stats(int device) -> ()", bound<&bridge::reset_accumulated_stats>());
   m.def("mem_get_info(int device) -> int[]", &memory_info);
-  m.def("set_memory_fraction(float fraction, int device) -> ()", [](double fraction, int64_t device) {
-    checked([&] { bridge::set_memory_fraction(device_index(device), fraction); });
-  });
-  m.def("memory_fraction(int device) -> float", [](int64_t device) {
-    return checked([&] { return bridge::memory_fraction(device_index(device)); });
-  });
+  m.def("set_memory_fraction(float fraction, int device) -> ()", bound<&bridge::set_memory_fraction>());
+  m.def("memory_fraction(int device) -> float", bound<&bridge::memory_fraction>());
   m.def("default_generator(int device) -> Generator?", &generator_of);
   m.def("check_environment() -> ()", &check_environment);
   m.def("fallbacks() -> str", &fallbacks);
   m.def("reset_fallbacks() -> ()", &reset_fallback_counts);
-  m.def("kernel_cache_info() -> str", [] { return to_string(bridge::kernel_cache_json()); });
-  m.def("wait_for_builds(float seconds) -> int", [](double seconds) { return bridge::wait_for_builds(seconds); });
-  m.def("set_eager_builds(bool on) -> ()", [](bool on) { bridge::set_eager_builds(on); });
-  m.def("show_progress(bool on) -> ()", [](bool on) { bridge::show_progress(on); });
-  m.def("bundle_path() -> str", [] { return to_string(bridge::bundle_path()); });
-  m.def("bundle_identity(int device) -> str", [](int64_t device) {
-    return to_string(checked([&] { return bridge::bundle_identity(device_index(device)); }));
-  });
-  m.def("kernel_catalogue(int device) -> str", [](int64_t device) {
-    return to_string(checked([&] { return bridge::kernel_catalogue(device_index(device)); }));
-  });
-  m.def("record_programs() -> ()", [] { bridge::record_programs(); });
-  m.def("recorded_programs() -> str", [] { return to_string(bridge::recorded_programs()); });
-  m.def("compile_binary(int device, str name, str source, str options, str path) -> str", &compile_binary);
-  m.def("preferred_blas_library() -> str", [] {
-    return to_string(checked([] { return bridge::preferred_blas_library(); }));
-  });
-  m.def("set_preferred_blas_library(str name) -> ()", &set_preferred_blas_library);
-  m.def("small_calls() -> str", [] { return to_string(checked([] { return bridge::small_calls(); })); });
-  m.def("set_small_calls(str choice) -> ()", &set_small_calls);
-  m.def("blas_choices(int device) -> str", [](int64_t device) {
-    return to_string(bridge::blas_choices_json(static_cast<int32_t>(device)));
-  });
-  m.def("tuning(int device) -> str", [](int64_t device) {
-    return to_string(checked([&] { return bridge::tuning_json(device_index(device)); }));
-  });
-  m.def("set_tuning(int device, str values) -> ()", &set_tuning);
-  m.def("read_tuning(int device) -> str", [](int64_t device) {
-    return to_string(checked([&] { return bridge::read_tuning(device_index(device)); }));
-  });
-  m.def("store_tuning(int device, str text) -> ()", &store_tuning);
-  m.def("struct_mismatches(int device) -> str", [](int64_t device) {
-    return to_string(checked([&] { return bridge::struct_mismatches(device_index(device)); }));
-  });
+  m.def("kernel_cache_info() -> str", bound<&bridge::kernel_cache_json>());
+  m.def("wait_for_builds(float seconds) -> int", bound<&bridge::wait_for_builds>());
+  m.def("set_eager_builds(bool on) -> ()", bound<&bridge::set_eager_builds>());
+  m.def("show_progress(bool on) -> ()", bound<&bridge::show_progress>());
+  m.def("bundle_path() -> str", bound<&bridge::bundle_path>());
+  m.def("bundle_identity(int device) -> str", bound<&bridge::bundle_identity>());
+  m.def("kernel_catalogue(int device) -> str", bound<&bridge::kernel_catalogue>());
+  m.def("record_programs() -> ()", bound<&bridge::record_programs>());
+  m.def("recorded_programs() -> str", bound<&bridge::recorded_programs>());
+  m.def(
+      "compile_binary(int device, str name, str source, str options, str path) -> str",
+      bound<&bridge::compile_binary>());
+  m.def("preferred_blas_library() -> str", bound<&bridge::preferred_blas_library>());
+  m.def("set_preferred_blas_library(str name) -> ()", bound<&bridge::set_preferred_blas_library>());
+  m.def("small_calls() -> str", bound<&bridge::small_calls>());
+  m.def("set_small_calls(str choice) -> ()", bound<&bridge::set_small_calls>());
+  m.def("blas_choices(int device) -> str", bound<&bridge::blas_choices_json>());
+  m.def("tuning(int device) -> str", bound<&bridge::tuning_json>());
+  m.def("set_tuning(int device, str values) -> ()", bound<&bridge::set_tuning>());
+  m.def("read_tuning(int device) -> str", bound<&bridge::read_tuning>());
+  m.def("store_tuning(int device, str text) -> ()", bound<&bridge::store_tuning>());
+  m.def("struct_mismatches(int device) -> str", bound<&bridge::struct_mismatches>());
   m.def("run_signal_handlers() -> ()");
-  m.def("watch_signals(bool on) -> ()", [](bool on) { bridge::watch_signals(on); });
-  m.def("sync_debug_mode() -> int", [] { return static_cast<int64_t>(bridge::sync_debug_mode()); });
+  m.def("watch_signals(bool on) -> ()", bound<&bridge::watch_signals>());
+  m.def("sync_debug_mode() -> int", bound<&bridge::sync_debug_mode>());
   m.def("set_sync_debug_mode(int mode) -> ()", [](int64_t mode) {
     checked([&] { bridge::set_sync_debug_mode(std::in_range<int32_t>(mode) ? static_cast<int32_t>(mode) : -1); });
   });
@@ -245,25 +175,20 @@ TORCH_LIBRARY(torch_opencl, m) {
       "dilation, int groups, bool channels_last, Tensor[] buffers, int[] scalars) -> ()",
       &native::fused_convolution);
   m.def("convolution_is_gemm(int out_channels, int in_channels) -> bool", &native::convolution_is_gemm);
-  m.def("launch_function() -> int", [] { return static_cast<int64_t>(bridge::launch_function()); });
-  m.def(
-      "fault_message(str text) -> int", [](const std::string& text) { return bridge::fault_message(rust::Str(text)); });
-  m.def("build_user_kernel(int device, str source, str name) -> int", &build_user_kernel);
+  m.def("launch_function() -> int", bound<&bridge::launch_function>());
+  m.def("fault_message(str text) -> int", bound<&bridge::fault_message>());
+  m.def("build_user_kernel(int device, str source, str name) -> int", bound<&bridge::build_user_kernel>());
   m.def(
       "launch_user_kernel(int kernel, Tensor(a!)[] written, Tensor[] read, int[] values, int[] global_size, int[] "
       "local_size) -> ()",
       &launch_user_kernel);
-  m.def("native_device(int device) -> int", [](int64_t device) {
-    return static_cast<int64_t>(checked([&] { return bridge::native_device(device_index(device)); }));
-  });
-  m.def("native_context(int device) -> int", [](int64_t device) {
-    return static_cast<int64_t>(checked([&] { return bridge::native_context(device_index(device)); }));
-  });
+  m.def("native_device(int device) -> int", bound<&bridge::native_device>());
+  m.def("native_context(int device) -> int", bound<&bridge::native_context>());
   m.def("native_buffer(Tensor tensor) -> int[]", &native_buffer);
   m.def("adopt_buffer(int device, int memory) -> Tensor", &adopt_buffer);
   m.def("add_device_backend(__torch__.torch.classes.c10d.ProcessGroup group) -> ()", &add_device_backend);
   m.def("python_functions() -> str[]", &python_functions);
-  m.def("launches() -> int", [] { return static_cast<int64_t>(bridge::launch_count()); });
+  m.def("launches() -> int", bound<&bridge::launch_count>());
 }
 
 } // namespace torch_opencl

@@ -49,7 +49,7 @@ class Context:
         Args:
             arguments: its command line.
             seconds: its time limit.
-            extra: variables in addition to those of all processes.
+            extra: variables in addition to the variables that all processes get.
             log: the file for its output, by default the log of all processes.
             progress: see :class:`Running`.
         """

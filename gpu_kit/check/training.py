@@ -15,7 +15,7 @@ from torch import nn
 
 STEPS, BATCH, CLASSES, SIDE = 200, 64, 10, 16
 # The losses of the first steps equal the CPU's except for rounding errors, which grow from step to step; the last ones
-# agree like those of two trainings. A successful training ends below the part LEARNT of the first loss.
+# agree like the losses of two trainings. A successful training ends below the part LEARNT of the first loss.
 FIRST_STEPS, FIRST_TOLERANCE, LAST_TOLERANCE, LEARNT = 5, 2e-3, 0.1, 0.2
 
 

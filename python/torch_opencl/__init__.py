@@ -1,7 +1,7 @@
 """An OpenCL backend for PyTorch: ``torch.device("opencl")``, and this package as ``torch.opencl``.
 
-``import torch`` alone is enough; PyTorch finds this package by its entry point. The names here are those
-of ``torch.cuda``, ``torch.xpu`` and ``torch.accelerator``.
+``import torch`` alone is enough; PyTorch finds this package by its entry point. The names here are as in
+``torch.cuda``, ``torch.xpu`` and ``torch.accelerator``.
 """
 
 import sys as _sys

@@ -7,7 +7,7 @@ import torch
 __all__ = ["install"]
 
 # PyTorch's backends that read and write host memory. "fake" accesses none.
-_ENGINES = ("gloo", "mpi", "ucc")
+_CPU_BACKENDS = ("gloo", "mpi", "ucc")
 
 
 def install(module: Any) -> None:
@@ -21,19 +21,19 @@ def install(module: Any) -> None:
     if not torch.distributed.is_available():
         return
     module.Backend.default_device_backend_map.setdefault("opencl", "gloo")
-    for engine in (*_ENGINES, "fake"):
+    for name in (*_CPU_BACKENDS, "fake"):
         # A release of PyTorch may lack one.
-        devices = module.Backend.backend_capability.get(engine, ["opencl"])
+        devices = module.Backend.backend_capability.get(name, ["opencl"])
         if "opencl" not in devices:
             devices.append("opencl")
 
     types = module.ProcessGroup.BackendType
-    engine_types = tuple(getattr(types, name) for engine in _ENGINES if hasattr(types, name := engine.upper()))
+    cpu_types = tuple(getattr(types, name.upper()) for name in _CPU_BACKENDS if hasattr(types, name.upper()))
     register = module.ProcessGroup._register_backend
 
     def register_backend(group: Any, device: torch.device, backend_type: Any, backend: Any = None) -> None:
         """Register a backend as PyTorch's method does; for OpenCL, wrap the CPU backend."""
-        if device.type != "opencl" or backend is None or backend_type not in engine_types:
+        if device.type != "opencl" or backend is None or backend_type not in cpu_types:
             register(group, device, backend_type, backend)
             return
         # `init_process_group()` makes only the accelerator's backend; the CPU needs one as well.

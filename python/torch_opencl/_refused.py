@@ -19,7 +19,7 @@ _REASONS = {
     "caching_allocator_enable": "memory is always cached, as buffers may only go when the device is idle",
     "check_error": "OpenCL's status codes are raised as RuntimeError where they occur",
     "cudaStatus": "OpenCL's status codes are raised as RuntimeError where they occur",
-    "cudart": "the driver's objects are those of torch.opencl.interop",
+    "cudart": "torch.opencl.interop has the driver's objects",
     "current_blas_handle": _HANDLE,
     "current_solver_handle": _HANDLE,
     "export_dot": _GRAPH_DATA,

@@ -126,8 +126,8 @@ pub fn finish_all() -> Result<()> {
     synchronized
 }
 
-/// Waits for a device whose memory is about to be released. It is allowed during a
-/// capture, because captured commands run later. It raises no faults: [`synchronize_device`] does.
+/// Waits for a device whose memory is about to be released. It is allowed during a capture, because captured commands
+/// run later. It raises no faults: [`synchronize_device`] does.
 pub fn finish_device(index: i32) -> Result<()> {
     device(index)?.state()?.synchronize()
 }

@@ -164,7 +164,7 @@ pub fn reset_accumulated_stats(index: i32) -> Result<()> {
     Ok(())
 }
 
-pub fn set_memory_fraction(index: i32, fraction: f64) -> Result<()> {
+pub fn set_memory_fraction(fraction: f64, index: i32) -> Result<()> {
     device(index)?.state()?.set_memory_fraction(fraction);
     Ok(())
 }

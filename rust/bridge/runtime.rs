@@ -74,7 +74,7 @@ pub mod ffi {
         fn reset_accumulated_host_stats();
         fn reset_peak_stats(index: i32) -> Result<()>;
         fn reset_accumulated_stats(index: i32) -> Result<()>;
-        fn set_memory_fraction(index: i32, fraction: f64) -> Result<()>;
+        fn set_memory_fraction(fraction: f64, index: i32) -> Result<()>;
         fn memory_fraction(index: i32) -> Result<f64>;
         fn device_of_address(address: usize) -> Result<i32>;
         fn allocate_pinned(size: usize) -> Result<usize>;

@@ -1,8 +1,8 @@
 //! First launches of kernels for which a driver loads or compiles code.
 //!
 //! The files in a driver's own cache may be damaged, and a driver may then end the process, as late as when a kernel is
-//! first launched with groups of a new shape. The [`CacheCheck`] is called before this may happen, and after it has not;
-//! also while the host waits for code that is compiled so late.
+//! first launched with groups of a new shape. The [`CacheCheck`] is called before this may happen, and after it has
+//! not; also while the host waits for code that is compiled so late.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;

@@ -209,8 +209,8 @@ impl Queue {
             let batch_event = batch.wait_list(start)?;
             let called = trace::about_to_call();
             let command = KernelCommand { kernel: handle, dimensions: global.len() as u32, first, global, local };
-            // SAFETY: `check_grid` has compared the sizes; the arguments were set under the kernel's lock, which is still
-            // held.
+            // SAFETY: `check_grid` has compared the sizes; the arguments were set under the kernel's lock, which is
+            // still held.
             let event = check("clEnqueueNDRangeKernel", unsafe { command.enqueue(self.handle, batch_event.as_ref()) })?;
             let position = self.advance();
             let event = event.map(|handle| Event { handle, position });

@@ -9,7 +9,7 @@ use super::expr::is_identifier;
 use super::family::{Family, Kind, INPUTS};
 use super::layout::Layout;
 use super::nearest::nearest;
-use super::plan::{Cost, HostCalls, OnCpu, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
+use super::plan::{Form, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
 use super::release::{Release, Supported};
 use super::resolve;
 use super::schema::Index;
@@ -49,6 +49,7 @@ pub fn check(
         report: Report::new(file),
         filled: BTreeMap::new(),
         registered: BTreeMap::new(),
+        composites: BTreeMap::new(),
         operations: 0,
         distributions: 0,
     };
@@ -69,6 +70,8 @@ pub(super) struct Checker<'a> {
     filled: BTreeMap<String, usize>,
     /// Overloads registered so far, by layout, each with the line of its op.
     registered: BTreeMap<(String, Layout), usize>,
+    /// Python functions so far, by overload: one serves all layouts.
+    composites: BTreeMap<String, String>,
     /// Number of pointwise operations so far.
     pub(super) operations: usize,
     /// Number of distributions so far.
@@ -143,37 +146,7 @@ impl Checker<'_> {
         Some(PlannedRow { family, dtypes, on_cpu, cost: self.cost(row), registrations, pointwise, distribution, stub })
     }
 
-    fn on_cpu(&mut self, row: &Row, dtypes: Dtypes) -> Option<OnCpu> {
-        let host_dtypes = self.dtypes(&row.host_dtypes);
-        let Some(choice) = &row.on_cpu else {
-            if let Some(first) = row.host_dtypes.first() {
-                self.report.error(first.line, "`host_dtypes` needs `on_cpu`");
-            }
-            return None;
-        };
-        let calls = match choice.value.as_str() {
-            "host" => HostCalls::All,
-            "host_if_large" => HostCalls::Large,
-            "never" => HostCalls::Never,
-            _ => return self.bad_value("on_cpu", choice, "`host`, `host_if_large`, `never`, or no such key"),
-        };
-        if let (HostCalls::Never, Some(first)) = (calls, row.host_dtypes.first()) {
-            self.report.error(first.line, "`on_cpu: never` excludes `host_dtypes`");
-        }
-        Some(OnCpu { calls, dtypes: if host_dtypes.is_empty() { dtypes } else { host_dtypes } })
-    }
-
-    fn cost(&mut self, row: &Row) -> Option<Cost> {
-        let cost = row.cost.as_ref()?;
-        match cost.value.as_str() {
-            "elements" => Some(Cost::Elements),
-            "matmul" => Some(Cost::Matmul),
-            "sizes" => Some(Cost::Sizes),
-            _ => self.bad_value("cost", cost, "`elements`, `matmul`, `sizes`, or no such key"),
-        }
-    }
-
-    fn bad_value<T>(&mut self, key: &str, value: &Text, hint: &str) -> Option<T> {
+    pub(super) fn bad_value<T>(&mut self, key: &str, value: &Text, hint: &str) -> Option<T> {
         self.report.error_with_hint(value.line, format!("bad value `{}` of `{key}`", value.value), hint);
         None
     }
@@ -265,6 +238,15 @@ impl Checker<'_> {
         if let Some((line, op, earlier)) = clash {
             let hint = format!("by line {earlier}");
             self.report.error_with_hint(line, format!("`{op}` is already registered"), hint);
+        }
+        for (line, Registration { op, implementation, .. }) in
+            found.iter().filter(|(_, each)| each.form == Form::Python)
+        {
+            let first = self.composites.entry(op.clone()).or_insert_with(|| implementation.clone());
+            if first != implementation {
+                let message = format!("`{op}` has another Python function, `{first}`");
+                self.report.error_with_hint(*line, message, "one function serves all layouts");
+            }
         }
         found.into_iter().map(|(_, registration)| registration).collect()
     }

@@ -10,11 +10,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::cpu::{CpuCalls, OnCpu};
 use super::family::Kind;
 use super::layout::Layout;
-use super::plan::{
-    ClassFrom, Declaration, Form, HostCalls, OnCpu, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel,
-};
+use super::plan::{ClassFrom, Declaration, Form, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
 
 const BANNER: &str = "// Generated from native_functions.yaml by rust/codegen.\n";
 
@@ -118,7 +117,7 @@ pub fn pointwise_op(plan: &Plan) -> String {
     let returns_true =
         |labels: String| if labels.is_empty() { labels } else { format!("{labels}      return true;\n") };
     let long = returns_true(plan.pointwise().filter(|op| op.part.is_some()).map(label).collect());
-    let never = plan.rows.iter().filter(|row| row.is_never_on_host()).filter_map(|row| row.pointwise.as_ref());
+    let never = plan.rows.iter().filter(|row| row.is_never_on_cpu()).filter_map(|row| row.pointwise.as_ref());
     let never = returns_true(never.map(label).collect());
     format!(
         "{BANNER}#pragma once
@@ -155,7 +154,7 @@ constexpr bool is_long(PointwiseOp op) {{
 }}
 
 // Returns true if kernels compute all calls of an operation, including small ones.
-constexpr bool is_never_on_host(PointwiseOp op) {{
+constexpr bool is_never_on_cpu(PointwiseOp op) {{
   switch (op) {{
 {never}    default: return false;
   }}
@@ -330,11 +329,14 @@ fn registration(registration: &Registration, row: &PlannedRow) -> String {
 
 /// The treatment of small calls on a CPU device: a `SmallCalls` of `op_row.h`.
 fn small_calls(registration: &Registration, row: &PlannedRow) -> &'static str {
-    let op = registration.op.as_str();
     let is_out = matches!(registration.form, Form::Out { .. });
-    let on_cpu = row.family.is_small_on_host(op, is_out) || op.starts_with("_foreach_");
-    // Stubs of element-wise iterations choose ATen's CPU kernel themselves.
-    if on_cpu && !row.is_never_on_host() {
+    let on_cpu = match row.on_cpu.map(|choice| choice.calls) {
+        Some(CpuCalls::Small) => true,
+        Some(CpuCalls::Never) => false,
+        // Stubs of element-wise iterations choose ATen's CPU kernel themselves.
+        _ => row.family.is_small_on_cpu(is_out) || registration.op.starts_with("_foreach_"),
+    };
+    if on_cpu {
         "SmallCalls::Cpu"
     } else {
         "SmallCalls::Kernel"
@@ -355,7 +357,7 @@ fn facts(registration: &Registration, row: &PlannedRow) -> String {
     if let Some(cost) = row.cost {
         facts.push(format!(".cost = Cost::{cost:?}"));
     }
-    if let Some(OnCpu { calls, dtypes }) = row.on_cpu.filter(|choice| choice.calls != HostCalls::Never) {
+    if let Some(OnCpu { calls, dtypes }) = row.on_cpu.filter(|choice| choice.calls.is_by_device()) {
         facts.push(format!(".cpu = CpuCalls::{calls:?}, .cpu_dtypes = {:#x}", dtypes.mask()));
     }
     format!("{{{}}}", facts.join(", "))

@@ -39,9 +39,9 @@ const KINDS: [(&str, Kind); 9] = [
     ("host", Kind::Host),
 ];
 
-/// Families whose small calls the host may compute if the device is a CPU (`cpp/cpu/host_call.h`): one CPU kernel replaces
-/// one OpenCL kernel. Pointwise families have stubs for that (`cpp/cpu/host_iteration.h`).
-const SMALL_ON_HOST: [&str; 13] = [
+/// Families whose rows have `on_cpu: small` by default: one CPU kernel replaces one OpenCL kernel (`cpp/cpu/host_call.h`).
+/// Pointwise families have stubs for that (`cpp/cpu/host_iteration.h`).
+const SMALL_ON_CPU: [&str; 13] = [
     "copy",
     "foreach",
     "index",
@@ -58,12 +58,11 @@ const SMALL_ON_HOST: [&str; 13] = [
 ];
 
 impl Family {
-    /// Returns true if the host may compute small calls of an op. For bags and gradients of embeddings the entries do
-    /// that, as the CPU's functions do not check indices. The CPU's padding and pooling change the strides of an `out`
-    /// argument. The caller excludes rows with `on_cpu: never`.
-    pub fn is_small_on_host(&self, op: &str, is_out: bool) -> bool {
+    /// Returns true if ATen's CPU kernel computes small calls of the family's ops on CPU devices, unless a row has
+    /// another `on_cpu`. The CPU's padding and pooling change the strides of an `out` argument.
+    pub fn is_small_on_cpu(&self, is_out: bool) -> bool {
         let restrides = is_out && ["pool", "resample"].contains(&self.name.as_str());
-        op == "embedding" || (!restrides && SMALL_ON_HOST.contains(&self.name.as_str()))
+        !restrides && SMALL_ON_CPU.contains(&self.name.as_str())
     }
 }
 

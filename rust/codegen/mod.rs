@@ -24,6 +24,7 @@ mod cases;
 mod check;
 mod classes;
 mod composite;
+mod cpu;
 mod diagnostic;
 mod dtypes;
 mod emit_cpp;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::cpu::{Cost, CpuCalls, OnCpu};
 use super::dtypes::Dtypes;
 use super::family::Family;
 use super::layout::Layout;
@@ -45,33 +46,9 @@ pub struct PlannedRow {
 
 impl PlannedRow {
     /// Returns true if no call of the row's ops goes to ATen's CPU function, however small.
-    pub fn is_never_on_host(&self) -> bool {
-        self.on_cpu.is_some_and(|choice| choice.calls == HostCalls::Never)
+    pub fn is_never_on_cpu(&self) -> bool {
+        self.on_cpu.is_some_and(|choice| choice.calls == CpuCalls::Never)
     }
-}
-
-/// Calls that CPU devices leave to ATen's own function.
-#[derive(Clone, Copy, Debug)]
-pub struct OnCpu {
-    pub calls: HostCalls,
-    /// Dtypes of their tensors.
-    pub dtypes: Dtypes,
-}
-
-/// `Cost` of `op_row.h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cost {
-    Elements,
-    Matmul,
-    Sizes,
-}
-
-/// `CpuCalls` of `op_row.h`. With `Never` kernels compute small calls too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostCalls {
-    All,
-    Large,
-    Never,
 }
 
 /// One overload and the C++ that implements it.

@@ -34,7 +34,7 @@ const KEYS: [&str; 28] = [
     "dtypes",
     "computes",
     "on_cpu",
-    "host_dtypes",
+    "cpu_dtypes",
     "cost",
     "also",
     "foreach",
@@ -80,10 +80,10 @@ pub struct Row {
     pub dtypes: Vec<Text>,
     /// Dtypes that reach the kernel, if ATen converts or handles the others before.
     pub computes: Vec<Text>,
-    /// Calls that CPU devices leave to ATen's own function: `host`, `host_if_large` or `never`.
+    /// Calls that CPU devices leave to ATen's own function: `always`, `large`, `small` or `never`.
     pub on_cpu: Option<Text>,
     /// The dtypes of these calls, if not all.
-    pub host_dtypes: Vec<Text>,
+    pub cpu_dtypes: Vec<Text>,
     /// How to decide if a call is small enough for the CPU: `matmul` or `elements`.
     pub cost: Option<Text>,
     /// Further overloads for the same kernel.
@@ -185,7 +185,7 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
         "since" => row.since = Some(scalar(value)?),
         "until" => row.until = Some(scalar(value)?),
         "on_cpu" => row.on_cpu = Some(scalar(value)?),
-        "host_dtypes" => row.host_dtypes = words(value).ok_or(Problem::NotWords)?,
+        "cpu_dtypes" => row.cpu_dtypes = words(value).ok_or(Problem::NotWords)?,
         "cost" => row.cost = Some(scalar(value)?),
         "also" => row.also = words(value).ok_or(Problem::NotWords)?,
         "out" => row.out = words(value).ok_or(Problem::NotWords)?,

@@ -130,10 +130,13 @@ impl CompileThread {
     /// a signal may end the wait, another thread builds, and completes the build even if the caller no longer waits.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if a signal handler raised.
-    pub fn build_blocking<R: Send + 'static>(&'static self, build: impl FnOnce() -> R + Send + 'static) -> Result<R> {
+    /// The error of `build`; [`Error::Interrupted`] if a signal handler raised.
+    pub fn build_blocking<R: Send + 'static>(
+        &'static self,
+        build: impl FnOnce() -> Result<R> + Send + 'static,
+    ) -> Result<R> {
         if !is_interruptible() {
-            return Ok(self.count_on_the_spot(build));
+            return self.count_on_the_spot(build);
         }
         let (done, latch) = (Arc::new(Mutex::new(None)), Arc::new(Latch::default()));
         let (result, opener) = (Arc::clone(&done), Arc::clone(&latch));
@@ -148,14 +151,12 @@ impl CompileThread {
         };
         let builder = thread::Builder::new().name("torch-opencl-build".to_owned()).stack_size(STACK);
         let lost = || Error::Invalid("OpenCL: a build ended without a result".to_owned());
-        let Ok(thread) = builder.spawn(run) else {
-            return Ok(self.count_on_the_spot(take(&kept).ok_or_else(lost)?));
-        };
+        let Ok(thread) = builder.spawn(run) else { return self.count_on_the_spot(take(&kept).ok_or_else(lost)?) };
         // A build that panicked ends without a result.
         latch.wait(|| thread.is_finished())?;
         let (built, warnings) = take(&done).ok_or_else(lost)?;
         warnings.iter().for_each(|text| warn(text));
-        Ok(built)
+        built
     }
 
     fn count_on_the_spot<R>(&self, build: impl FnOnce() -> R) -> R {
@@ -318,6 +319,7 @@ mod tests {
             assert!(compile_thread.submit(wanted(1, move || tell.send(Instant::now()).unwrap())));
             thread::sleep(2 * INTERVAL);
             done.send(Instant::now()).unwrap();
+            Ok(())
         };
         compile_thread.build_blocking(build).unwrap();
         let end = all.recv().unwrap();
@@ -327,7 +329,7 @@ mod tests {
     #[test]
     fn a_build_that_does_not_disturb_the_device_starts_at_once() {
         let (compile_thread, (done, all)) = (compile_thread(), mpsc::channel());
-        compile_thread.build_blocking(|| ()).unwrap();
+        compile_thread.build_blocking(|| Ok(())).unwrap();
         for (name, quiet) in [("later", LONG), ("now", Duration::ZERO)] {
             let done = done.clone();
             let build = move || done.send(name).unwrap();
@@ -346,6 +348,7 @@ mod tests {
                 let done = done.clone();
                 assert!(compile_thread.submit(wanted(hotness, move || done.send(hotness).unwrap())));
             }
+            Ok(())
         };
         compile_thread.build_blocking(build).unwrap();
         assert_eq!(compile_thread.wait(LONG), 0);

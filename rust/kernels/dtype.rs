@@ -95,7 +95,7 @@ impl DType {
     ];
 
     /// PyTorch's name of a dtype without kernels (quantised, packed, opaque bits), by its `c10::ScalarType` code.
-    pub fn foreign_name(code: i32) -> String {
+    pub fn unsupported_name(code: i32) -> String {
         let name = match code {
             12 => "qint8",
             13 => "quint8",

@@ -76,8 +76,10 @@ fn kernels(source: &str) -> Vec<&str> {
 
 /// Records the generic programs that are requested from now on.
 pub fn record_programs() {
+    let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+    recorded.get_or_insert_with(BTreeMap::new);
+    // After the list, and while the lock is held: a thread that sees that recording is on waits for the list in `note`.
     ahead_of_time::start_recording();
-    RECORDED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(BTreeMap::new);
 }
 
 /// The programs requested so far.

@@ -66,14 +66,13 @@ impl CachedProgram {
             Built::ByKernel { recipe, building } => {
                 let (recipe, building) = (recipe.of_kernel(name), Arc::clone(building));
                 let kernels = Arc::clone(&self.kernels);
-                let built = COMPILE_THREAD.build_blocking(move || {
+                COMPILE_THREAD.build_blocking(move || {
                     let _building = building.lock().unwrap_or_else(PoisonError::into_inner);
                     if let Some(kernel) = kernels.get(name) {
                         return Ok(kernel);
                     }
                     Ok(kernels.add(name, build(&recipe)?.kernel(name)?))
-                });
-                built.and_then(|kernel| kernel)
+                })
             }
         }
     }

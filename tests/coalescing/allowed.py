@@ -38,7 +38,7 @@ class Allowed:
         return named and kind in self.kinds.split() and value >= self.floor
 
 
-LANES = "an item takes a vector of neighbours, and takes those of an edge one by one"
+LANES = "an item takes a vector of neighbours, and takes neighbours at an edge one by one"
 WINDOWS = "windows are apart by their stride; the elements between them are read from the cache by the next step"
 ACROSS = "an operand is read across the rows that the result is written along"
 STRIDED = "output positions that read the same kernel elements are apart by the stride"

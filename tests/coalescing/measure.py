@@ -12,7 +12,7 @@ from math import prod
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# As left by `make build`, with packed arguments; line numbers are those in `rust`.
+# As left by `make build`, with packed arguments, and with line numbers of the files in `rust`.
 KERNELS = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parents[1] / "target")) / "release" / "kernels"
 # The folders where Debian and Oclgrind's own build install its ICD.
 DRIVERS = [

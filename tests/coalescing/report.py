@@ -82,7 +82,7 @@ def stale(group: str, findings: Iterable[Finding]) -> list[str]:
 
     Args:
         group: the group of calls.
-        findings: those of a run of all calls of the group.
+        findings: of a run of all calls of the group.
 
     Returns:
         A line for each kind that an exception allows and no finding has.

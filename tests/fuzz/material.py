@@ -192,6 +192,6 @@ def kind(rng: Random) -> tuple[torch.dtype, ...]:
         rng: where choices come from.
 
     Returns:
-        All dtypes, or those of one kind.
+        All dtypes, or the dtypes of one kind.
     """
     return rng.choice((ALL, REAL, FLOATING, FLOATING, INTEGRAL, COMPLEX))

@@ -305,7 +305,7 @@ def judge_values(case: Case, mine: torch.Tensor, their: torch.Tensor, wide: Any)
         good = near(a, b, b, their.dtype) | near(a, rounded, c, their.dtype)
         good |= (a - c).abs() <= allowance(b, c, their.dtype) + magnitude(case, their.dtype)
         # If the CPU's result and the float64 result differ in being finite, neither is a reference: values are so great
-        # that the CPU's steps overflow, and those in float64 cancel.
+        # that the CPU's steps overflow, and the steps in float64 cancel.
         good |= b.isfinite() != rounded.isfinite()
         bad = ~good & ~hidden(case, a, b)
     else:

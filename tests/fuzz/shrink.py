@@ -69,7 +69,7 @@ def with_operand(case: Case, number: int, operand: Operand) -> Case:
 
 
 def shorter(case: Case) -> Iterator[Case]:
-    """Shorten dimensions: those of one size together in all operands, as their sizes must agree; and each alone.
+    """Shorten dimensions: all of one size together in all operands, as their sizes must agree; and each alone.
 
     Args:
         case: the case.

@@ -306,7 +306,7 @@ def run_all(calls: Iterator[Call], devices: Sequence[torch.device]) -> Counter[s
 
 
 def main() -> None:
-    """Run all calls, or with `--sample` those of CI's sample; print how they ended."""
+    """Run all calls, or with `--sample` the calls of CI's sample; print how they ended."""
     warnings.simplefilter("ignore")
     # The second device lacks float64 and wide atomics.
     devices = [torch.device("opencl", index) for index in range(torch.opencl.device_count())]

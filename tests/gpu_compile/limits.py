@@ -65,8 +65,8 @@ def hot_kernels(path: Path = HOT_KERNELS) -> dict[str, dict[str, int]]:
     """Read the list of hot kernels.
 
     Args:
-        path: a file with lines such as `gemm_local:DENSE=1 sm_90=128 gfx1030=128`, for a kernel or for those of its
-            programs that have a constant; comments start with #.
+        path: a file with lines such as `gemm_local:DENSE=1 sm_90=128 gfx1030=128`, for all programs of a kernel or
+            for the programs that have a constant; comments start with #.
 
     Returns:
         The register limits by target, by kernel and constant.

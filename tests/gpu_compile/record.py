@@ -109,7 +109,7 @@ def record_calls(command: list[str], folder: Path) -> None:
     paths = (ROOT / "tests", ROOT / "tests" / "python", ROOT, ROOT / "python")
     environment = os.environ | {
         "OPENCL_DYLIB_PATH": str(compile_driver(folder)),
-        "PAPER_FOLDER": str(folder),
+        "STUB_FOLDER": str(folder),
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         # Without cached programs and vendor libraries, and with the specialised kernels of large tensors.
         "TORCH_OPENCL_CACHE_DIR": "",
@@ -144,7 +144,7 @@ def read(folder: Path) -> list[Program]:
     """Read the output of the stub driver.
 
     Args:
-        folder: its PAPER_FOLDER.
+        folder: its STUB_FOLDER.
 
     Returns:
         The programs, ordered by name.

@@ -2,8 +2,8 @@
 // their kernels are launched, and runs none of them, so that results are zeros. With OPENCL_DYLIB_PATH pointing at it,
 // the native library builds exactly what it would build for a GPU with these properties, and no compiler runs.
 //
-// PAPER_FOLDER is the output folder: <program>.cl and <program>.options, and a line of launches.txt for each new
-// (program, kernel, group size, bytes of local memory in arguments). PAPER_KERNEL_GROUP is the largest group size of
+// STUB_FOLDER is the output folder: <program>.cl and <program>.options, and a line of launches.txt for each new
+// (program, kernel, group size, bytes of local memory in arguments). STUB_KERNEL_GROUP is the largest group size of
 // kernels, if less than the device's.
 #include <cstdint>
 #include <cstdio>
@@ -53,7 +53,7 @@ int object; // All contexts, queues and events are this object: they have no sta
 int platform;
 
 std::string path(const std::string& file) {
-  const char* folder = std::getenv("PAPER_FOLDER");
+  const char* folder = std::getenv("STUB_FOLDER");
   return std::string(folder ? folder : ".") + "/" + file;
 }
 
@@ -319,7 +319,7 @@ Kernel* clCreateKernel(Program* program, const char* name, Status* status) {
 
 Status clGetKernelWorkGroupInfo(Kernel*, void*, uint32_t what, size_t room, void* out, size_t* needed) {
   constexpr uint32_t WORK_GROUP_SIZE = 0x11B0;
-  const char* least = std::getenv("PAPER_KERNEL_GROUP");
+  const char* least = std::getenv("STUB_KERNEL_GROUP");
   if (what != WORK_GROUP_SIZE) return INVALID_VALUE;
   return answer_number<size_t>(least ? std::atoi(least) : LARGEST_GROUP, room, out, needed);
 }

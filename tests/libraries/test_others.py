@@ -1,4 +1,4 @@
-"""Libraries that need one line of setup or none: results on the device equal those on the CPU."""
+"""Libraries that need one line of setup or none: results on the device equal the CPU's."""
 
 import copy
 

@@ -169,7 +169,7 @@ class Pair:
         theirs: list[torch.Tensor],
         exact: Callable[[nn.Module, dict[str, Any]], Any],
     ) -> tuple[float, float]:
-        """Compare results with those in float64.
+        """Compare results with results in float64.
 
         Args:
             ours: of the device.

@@ -43,7 +43,7 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def distance(ours: Iterable[torch.Tensor], theirs: Iterable[torch.Tensor]) -> float:
-    """Compare tensors with those of the CPU.
+    """Compare tensors with the CPU's.
 
     Args:
         ours: tensors of the device.

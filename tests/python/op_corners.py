@@ -1,4 +1,4 @@
-"""Rare variants of an OpInfo's operator, as cases like those of op_checks.py: batched gradients, overlapping out=."""
+"""Rare variants of an OpInfo's operator, as cases for op_checks.py: batched gradients, overlapping out=."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

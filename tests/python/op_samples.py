@@ -216,7 +216,7 @@ def tolerance(info: OpInfo, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def assert_same(actual: Any, expected: Any, rtol: float = 0, atol: float = 0, check_dtype: bool = True) -> None:
-    """Compare results of the device with those of the CPU: structure, dtypes, shapes and values.
+    """Compare results of the device with the CPU's: structure, dtypes, shapes and values.
 
     Args:
         actual: the device's result.

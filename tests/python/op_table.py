@@ -134,7 +134,7 @@ def load_rows() -> tuple[list[Row], list[Row]]:
     """Read the op table.
 
     Returns:
-        The rows that name an op, those for this PyTorch and those for other releases. Rows that only register a stub
+        The rows that name an op: rows for this PyTorch, and rows for other releases. Rows that only register a stub
         belong to an op of another row, and test_sparse.py tests rows of sparse tensors.
     """
     rows, others = [], []

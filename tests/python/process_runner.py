@@ -56,9 +56,15 @@ class Worker:
         self._connection, theirs = CONTEXT.Pipe()
         given = target, theirs, arguments, self._log.name, dict(environment or {})
         self._process = CONTEXT.Process(target=_run, args=given)
-        with STATUS:
-            self._process.start()
-        theirs.close()
+        try:
+            with STATUS:
+                self._process.start()
+        except BaseException:
+            self._connection.close()
+            self._log.close()
+            raise
+        finally:
+            theirs.close()
 
     @property
     def status(self) -> int | None:
@@ -75,13 +81,14 @@ class Worker:
         """Wait for a message.
 
         Args:
-            seconds: the time limit; when it is over, the process is killed.
+            seconds: the time limit, also for the end of a process that has closed its connection; when it is over, the
+                process is killed.
 
         Returns:
             The message.
 
         Raises:
-            DiedError: the process has ended, or has sent nothing in time.
+            DiedError: the process has ended, or was killed because it sent nothing in time.
         """
         # A child of the process may keep the connection open.
         is_hung = not wait([self._connection, self._process.sentinel], seconds)
@@ -89,9 +96,11 @@ class Worker:
         with contextlib.suppress(EOFError, OSError):
             if self._connection.poll():
                 return self._connection.recv()
+        # It may close the connection and hang.
+        is_hung = is_hung or not wait([self._process.sentinel], seconds)
         if is_hung:
             self._process.kill()
-        wait([self._process.sentinel])
+            wait([self._process.sentinel])
         status = self.status or 0
         lines = self._log.read().splitlines()[-LINES:]
         if is_hung:

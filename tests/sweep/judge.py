@@ -18,7 +18,7 @@ DEVICE = torch.device("opencl", 0)
 # By operator: the families of its rows, or `host` if the host computes it for this device.
 FAMILIES: dict[str, set[str]] = {}
 for row in ROWS:
-    is_on_host = row.on_cpu == "host" and torch.opencl.get_device_properties().type == "cpu"
+    is_on_host = row.on_cpu == "always" and torch.opencl.get_device_properties().type == "cpu"
     FAMILIES.setdefault(row.base, set()).add("host" if is_on_host else row.family)
 # Split sizes of tensor_split must be a CPU tensor, on all devices.
 WANTS_CPU = "to be on cpu"

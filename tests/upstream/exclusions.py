@@ -26,7 +26,7 @@ EXCLUSIONS: dict[str, str] = {
     "inductor/*.py *::test_index_propagation_remainder_dynamic_shapes": NAMED_CHECK,
     "inductor/*.py *::test_comprehensive_native_batch_norm_float16": (
         "in evaluation mode, eager mode has no statistics of the batch, as on the CPU; PyTorch's decomposition gives "
-        "those of other devices"
+        "the statistics of other devices"
     ),
     "inductor/*.py *::test_comprehensive_native_group_norm_float16": (
         "eager mode keeps the statistics in float32, for the gradients; PyTorch's decomposition gives them in float16"
@@ -52,7 +52,7 @@ EXCLUSIONS: dict[str, str] = {
     "inductor/*.py *::test_randint_kernel_count*": TRITON,
     "inductor/*.py *::test_sort_dynamic_shape_with_check": f"{TRITON}; eager mode sorts here",
     "inductor/*.py *::test_comprehensive_nn_functional_glu_float16": (
-        "the compiled gradient is closer to the float64 one than that of eager mode, here and on the CPU"
+        "the compiled gradient is closer to the float64 one than the gradient of eager mode, here and on the CPU"
     ),
     "nn/test_convolution.py *::test_conv_backend_*": (
         "checks which of ATen's convolutions is chosen; for out-of-tree backends that is `Overrideable`"
@@ -85,10 +85,10 @@ EXCLUSIONS: dict[str, str] = {
     ),
     "test_reductions.py *::test_bucketization": "requires a warning about a copy that is not made here",
     "test_scatter_gather_ops.py *::test_scatter__reductions_complex64": (
-        "requires products that are bitwise equal to those of `mul`, which may use FMA"
+        "requires products that are bitwise equal to products of `mul`, which may use FMA"
     ),
     "test_scatter_gather_ops.py *::test_scatter_reduce_prod_complex128": (
-        "requires products that are bitwise equal to those of `mul`, which may use FMA"
+        "requires products that are bitwise equal to products of `mul`, which may use FMA"
     ),
     "test_shape_ops.py *::test_flip_float32": QUANTIZED,
     "test_sort_and_select.py *::test_stable_sort_against_numpy_*": (

@@ -68,13 +68,13 @@ def masked(values: Tensor, found: Tensor) -> Tensor:
 
 
 def check_cast(op: str, dtype: torch.dtype, out: Tensor) -> None:
-    """Refuse a dtype that cannot be cast to that of `out`."""
+    """Refuse a dtype that cannot be cast to the dtype of `out`."""
     if not torch.can_cast(dtype, out.dtype):
         raise RuntimeError(f"Can't convert result type {dtype} to output {out.dtype} in {op} operation")
 
 
 def common_dtype(op: str, self: Tensor, other: Tensor, out: Tensor) -> torch.dtype:
-    """Return the dtype that `op` computes in, which can be cast to that of `out`."""
+    """Return the dtype that `op` computes in, which can be cast to the dtype of `out`."""
     common = torch.promote_types(self.dtype, other.dtype)
     check_cast(op, common, out)
     return common

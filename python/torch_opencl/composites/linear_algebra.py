@@ -15,9 +15,9 @@ aten = torch.ops.aten
 # multiplications necessary to evaluate polynomials", SIAM J. Comput. 2, 1973).
 _DEGREE = 16
 _COEFFICIENTS = [1 / factorial(k) for k in range(_DEGREE + 1)]
-# The largest 1-norm for which the polynomial's relative backward error is within half a unit in the last place: that
-# of the series of log(exp(-x) T(x)), as A. Al-Mohy and N. Higham have it ("Computing the action of the matrix
-# exponential", SIAM J. Sci. Comput. 33, 2011).
+# The largest 1-norm for which the polynomial's relative backward error is within half a unit in the last place. The
+# bound of the error is the series of log(exp(-x) T(x)), as in A. Al-Mohy and N. Higham, "Computing the action of the
+# matrix exponential", SIAM J. Sci. Comput. 33, 2011.
 _LARGEST_NORMS = {torch.float32: 2.4782808775219713, torch.float64: 0.7802874256626574}
 
 

@@ -190,7 +190,7 @@ def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def sparse_sum_backward(grad: Tensor, self: Tensor, dim: list[int]) -> Tensor:
-    """Return the gradient of a sum over `dim`: each element has that of the sum that it went into."""
+    """Return the gradient of a sum over `dim`: each element has the gradient of the sum that it is in."""
     sparse_dim = self.sparse_dim()
     summed = {canonicalize_dim(self.dim(), each) for each in dim}
     kept = [each for each in range(sparse_dim) if each not in summed]

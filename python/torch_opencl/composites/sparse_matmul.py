@@ -1,5 +1,7 @@
 """Matmuls with sparse matrices. `mm` of a sparse and a dense matrix has a kernel, which the others call."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch._prims_common.wrappers import _maybe_resize_out
@@ -51,15 +53,30 @@ def _check_inner_sizes(mat1: Tensor, mat2: Tensor) -> None:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({shapes})")
 
 
+def _check_dtypes(op: str, *tensors: Tensor) -> None:
+    dtypes = [tensor.dtype for tensor in tensors]
+    if len(set(dtypes)) > 1:
+        raise RuntimeError(f"{op}: expected tensors of the same dtype, but got {', '.join(map(str, dtypes))}")
+
+
+def _in_dtype(dtype: torch.dtype, *scalars: complex) -> tuple[Any, ...]:
+    """Convert beta and alpha to the dtype of the matrices, as the CPU does: they do not promote a result."""
+    if dtype.is_complex or (dtype.is_floating_point and not any(isinstance(each, complex) for each in scalars)):
+        return scalars
+    # Cuts off fractions, and refuses what the dtype cannot hold.
+    return tuple(torch.full((), each, dtype=dtype, device="cpu").item() for each in scalars)
+
+
 def _sum(self: Tensor, matmul: Tensor, beta: float, alpha: float) -> Tensor:
     """Return beta * self + alpha * matmul. As in BLAS, NaN in `self` is ignored where beta is 0."""
+    beta, alpha = _in_dtype(self.dtype, beta, alpha)
     if self.shape != matmul.shape:
         self = self.expand(matmul.shape)
     if alpha != 1:
         matmul = matmul * alpha
     if beta != 0:
         matmul = self.mul(beta).add_(matmul)
-    return matmul.to(self.dtype).contiguous()
+    return matmul.contiguous()
 
 
 def _store(out: Tensor, result: Tensor) -> Tensor:
@@ -89,6 +106,7 @@ def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: f
         raise RuntimeError(f"addmm: matrices expected, got {mat2.dim()}D tensor")
     if mat2.shape[0] != mat1.shape[1]:
         raise RuntimeError(f"addmm: Argument #3 (dense): Expected dim 0 size {mat1.shape[1]}, got {mat2.shape[0]}")
+    _check_dtypes("addmm", self, mat1, mat2)
     return _sum(self, torch.mm(mat1, mat2), beta, alpha)
 
 
@@ -186,6 +204,7 @@ def sspaddmm_out(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, a
     size = rows, columns = mat1.shape[0], mat2.shape[1]
     if self.sparse_dim() != 2 or self.dense_dim() != 0 or self.shape != size:
         raise RuntimeError(f"sspaddmm: Argument #1: Expected size {rows} x {columns}, got {list(self.shape)}")
+    beta, alpha = _in_dtype(out.dtype, beta, alpha)
     row, values = _nonempty_rows(mat1, mat2)
     row = row.repeat_interleave(columns, output_size=row.shape[0] * columns)
     column = torch.arange(columns, device=row.device).repeat(values.shape[0])
@@ -205,6 +224,7 @@ def _has_compressed(*tensors: Tensor) -> bool:
 
 def _addmm_compressed(self: Tensor, mat1: Tensor, mat2: Tensor, beta: float, alpha: float) -> Tensor:
     _check_matrices(mat1, mat2)
+    _check_dtypes("addmm", self, mat1, mat2)
     if mat1.layout not in COMPRESSED or mat2.layout not in COMPRESSED:
         if self.layout != torch.strided:
             raise RuntimeError(
@@ -214,6 +234,7 @@ def _addmm_compressed(self: Tensor, mat1: Tensor, mat2: Tensor, beta: float, alp
     product = _sparse_matmul(mat1.to_sparse(), mat2.to_sparse())
     if self.layout == torch.strided:
         return _sum(self, product.to_dense(), beta, alpha)
+    beta, alpha = _in_dtype(self.dtype, beta, alpha)
     if alpha != 1:
         product = product * alpha
     if beta != 0:
@@ -236,6 +257,7 @@ def addmv_out(self: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha:
     rows, columns = mat.shape
     if columns != vec.shape[0]:
         raise RuntimeError(f"size mismatch, got input ({rows}), mat ({rows}x{columns}), vec ({vec.shape[0]})")
+    _check_dtypes("addmv", self, mat, vec)
     return assign_compressed(out, _sum(self, torch.mm(mat, vec.unsqueeze(1)).squeeze(1), beta, alpha))
 
 

@@ -4,11 +4,9 @@ import math
 
 import torch
 from torch import Tensor
-from torch._prims_common import canonicalize_dim
+from torch._prims_common import canonicalize_dim, get_computation_dtype
 
 from ._sparse import coo, find, flat, flatten_indices, masked
-
-_HALF = frozenset((torch.float16, torch.bfloat16))
 
 
 class _Pools:
@@ -36,7 +34,7 @@ class _Pools:
 
 def _rows(values: Tensor) -> Tensor:
     """Return values with their dense dimensions flattened, in the dtype that they are computed in."""
-    return values.reshape(values.shape[0], -1).to(torch.float32 if values.dtype in _HALF else values.dtype)
+    return values.reshape(values.shape[0], -1).to(get_computation_dtype(values.dtype))
 
 
 def _with_values(tensor: Tensor, rows: Tensor) -> Tensor:

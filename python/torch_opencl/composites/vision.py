@@ -2,12 +2,12 @@
 
 import torch
 from torch import Tensor
+from torch._prims_common import get_computation_dtype
 
 from ._sparse import coo
 
 # Elements of sampling matrices that are in memory at a time.
 _MOST_ELEMENTS = 1 << 24
-_HALF = frozenset((torch.float16, torch.bfloat16))
 
 
 class _RoiAlign:
@@ -79,8 +79,7 @@ def _check(rois: Tensor, maps: Tensor, name: str) -> None:
 
 def _rows(maps: Tensor) -> Tensor:
     """Return maps as a matrix with their channels as columns, in the dtype that they are computed in."""
-    dtype = torch.float32 if maps.dtype in _HALF else maps.dtype
-    return maps.permute(0, 2, 3, 1).to(dtype).reshape(-1, maps.shape[1])
+    return maps.permute(0, 2, 3, 1).to(get_computation_dtype(maps.dtype)).reshape(-1, maps.shape[1])
 
 
 def roi_align(

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 GROUP = 64
 # Work-items per compute unit of a CPU, among which tasks are split.
 ITEMS_PER_UNIT = 4
-# Below this many elements a launch has one work-item.
-FEW = 8192
+# Up to this many elements a launch has one work-item.
+ONE_ITEM_ELEMENTS = 8192
 
 
 def hint(expr: sympy.Expr) -> int:
@@ -99,7 +99,7 @@ class Body:
         pexpr = V.graph.wrapper_code.codegen_python_sizevar
         if not self.target.is_cpu:
             return f"max({GROUP}, {pexpr(sympy.expand(self.group_items()))})"
-        if work <= FEW:
+        if work <= ONE_ITEM_ELEMENTS:
             return "1"
         return f"max(1, min({ITEMS_PER_UNIT * self.target.compute_units}, {pexpr(self.tasks())}))"
 

@@ -155,10 +155,10 @@ def generate(scheduling: Any, node: Any, epilogue: list[Any]) -> None:
     if epilogue:
         kernel = _kernel(scheduling, node, epilogue)
         with V.set_kernel_handler(kernel):
-            text = epilogue_source(kernel)
+            source = epilogue_source(kernel)
             for each in (node, *epilogue):
                 each.mark_run()
-        name = _define(text, kernel, [node, *epilogue])
+        name = _define(source, kernel, [node, *epilogue])
         scheduling.codegen_comment([node, *epilogue], name)
         _call(kernel, name)
         V.graph.removed_buffers |= kernel.removed_buffers
@@ -179,22 +179,22 @@ def _kernel(scheduling: Any, node: Any, epilogue: list[Any]) -> EpilogueKernel:
     return kernel
 
 
-def _define(text: str, kernel: EpilogueKernel, nodes: list[Any]) -> str:
+def _define(source: str, kernel: EpilogueKernel, nodes: list[Any]) -> str:
     """Write an epilogue's source into the wrapper, once.
 
     Returns:
         The name of the variable that holds its id.
     """
     wrapper = V.graph.wrapper_code
-    key = f"epilogue {text}"
+    key = f"epilogue {source}"
     if key not in wrapper.src_to_kernel:
         if not any(other.startswith("epilogue ") for other in wrapper.src_to_kernel):
             wrapper.header.writeline("from torch_opencl.inductor import fused as _opencl_fused")
         names = get_fused_kernel_name(nodes[1:], "original_aten")
         name = f"cl_{kernel.gemm.operator}_{names}"[:60] + f"_{wrapper.next_kernel_suffix()}"
         wrapper.src_to_kernel[key] = name
-        wrapper.header.writeline(f"{name} = _opencl_fused.text('''")
-        for line in text.splitlines():
+        wrapper.header.writeline(f"{name} = _opencl_fused.register_source('''")
+        for line in source.splitlines():
             wrapper.header.writeline(line)
         wrapper.header.writeline(f"''', {kernel.reports_faults})")
     return wrapper.src_to_kernel[key]

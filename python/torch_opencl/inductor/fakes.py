@@ -25,13 +25,13 @@ def install(module: Any) -> None:
 def _install(table: dict, op: Any, fake: Callable) -> None:
     before = table.get(op)
 
-    def serve(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_fake(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
         first = args[0] if args else next(iter(kwargs.values()))
         if getattr(first, "fake_device", first.device).type == "opencl":
             return fake(before, fake_mode, func, *args, **kwargs)
         return before(fake_mode, func, *args, **kwargs) if before else NotImplemented
 
-    table[op] = serve
+    table[op] = call_fake
 
 
 def _attention(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> tuple:

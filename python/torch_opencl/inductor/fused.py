@@ -6,15 +6,15 @@ import torch
 
 from torch_opencl._load import native
 
-# matmul(text, a, b, bias, beta, alpha, buffers, scalars) computes alpha * a @ b + beta * bias, and applies the epilogue
-# with the id `text` to each result; `buffers` are the tensors that the epilogue reads and writes.
+# matmul(source_id, a, b, bias, beta, alpha, buffers, scalars) computes alpha * a @ b + beta * bias, and applies the
+# epilogue with that id to each result; `buffers` are the tensors that the epilogue reads and writes.
 matmul = torch.ops.torch_opencl.fused_matmul.default
-# convolution(text, input, weight, bias, stride, padding, dilation, groups, is_channels_last, buffers, scalars) does
-# this with a convolution, whose output has one of two layouts.
+# convolution(source_id, input, weight, bias, stride, padding, dilation, groups, is_channels_last, buffers, scalars)
+# does this with a convolution, whose output has one of two layouts.
 convolution = torch.ops.torch_opencl.fused_convolution.default
 
 
-def text(source: str, reports_faults: bool) -> int:
+def register_source(source: str, reports_faults: bool) -> int:
     """Register the source of an epilogue.
 
     Args:

@@ -15,7 +15,7 @@ _MATMULS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
 
 
 def install(module: Any) -> None:
-    """Change the lowerings for opencl; those of other devices are unchanged.
+    """Change the lowerings for opencl; the lowerings for other devices are unchanged.
 
     Args:
         module: torch._inductor.lowering.

@@ -165,7 +165,7 @@ class Overrides(OpOverrides):
 
     @staticmethod
     def to_dtype_bitcast(x: Value, dtype: torch.dtype, src_dtype: torch.dtype) -> Expr:
-        """The bits of a value as those of another dtype of the same size."""
+        """The bits of a value, read as another dtype of the same size."""
         return Expr("bitcast", (x, dtype, src_dtype))
 
     @staticmethod

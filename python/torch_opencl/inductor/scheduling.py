@@ -13,7 +13,8 @@ from torch.utils._ordered_set import OrderedSet
 from . import epilogues
 from .kernel import OpenCLKernel
 
-# Maximum number of buffers of a kernel; rust/ops/generated/mod.rs rejects 60 arguments, which include sizes.
+# Maximum number of buffers of a kernel. Each has an offset, and rust/ops/generated/mod.rs limits offsets and sizes
+# together.
 MOST_BUFFERS = 40
 # Maximum number of characters of a name that Inductor makes from all operators in a kernel.
 MOST_NAME = 60

@@ -9,7 +9,7 @@ import torch
 # Work-items per compute unit of a divided reduction.
 PARTS_PER_UNIT = 4
 # Up to this many elements of all results together, one work-item is as fast.
-FEW = 1 << 16
+UNDIVIDED_ELEMENTS = 1 << 16
 # Columns of a task that sums columns (columns.py): COLUMNS, or LONG_COLUMNS for at least MANY elements, for which
 # tasks take rows as long as fit their caches.
 COLUMNS = 32
@@ -54,7 +54,7 @@ def parts(length: int, results: int, tasks: int, units: int) -> int:
     Returns:
         1 if there are enough tasks or little work; otherwise a divisor of the length, if one is near.
     """
-    if tasks >= units or length * results <= FEW:
+    if tasks >= units or length * results <= UNDIVIDED_ELEMENTS:
         return 1
     wanted = max(-(-PARTS_PER_UNIT * units // tasks), -(-length // LONGEST))
     divisor = next((divisor for divisor in sympy.divisors(length) if divisor >= wanted), length)

@@ -44,7 +44,7 @@ class _Calls:
     ) -> None:
         device = device or V.graph.get_current_device_or_throw()
         if device.type != "opencl":
-            _refuse_foreign(call_args, device)
+            _refuse_tensors_on_opencl(call_args, device)
             super()._generate_kernel_call_helper(kernel_name, call_args, device=device, **options)
             return
         self.writeline(f"_opencl_launch({', '.join([kernel_name, *call_args])})")
@@ -61,8 +61,8 @@ class _Calls:
         return call if allocated == sizes else f"{call}.as_strided({sizes}, {strides})"
 
 
-def _refuse_foreign(call_args: list[str], device: torch.device) -> None:
-    """Refuse a kernel of another device that reads our tensor: it would misinterpret our address."""
+def _refuse_tensors_on_opencl(call_args: list[str], device: torch.device) -> None:
+    """Refuse a kernel of another device that reads a tensor on opencl: it would misinterpret the address."""
     for name in call_args:
         tensor = V.graph.graph_inputs.get(name) or V.graph.try_get_buffer(name)
         found = tensor.get_device() if hasattr(tensor, "get_device") else None

@@ -1,6 +1,6 @@
 """Scripts written for CUDA: ``"cuda"`` and ``torch.cuda`` mean OpenCL if there is no CUDA device.
 
-Functions that take a device are replaced by ones that translate it, and names of ``torch.cuda`` by those of
+Functions that take a device are replaced by ones that translate it, and names of ``torch.cuda`` by names of
 ``torch.opencl``. Other functions, which are nearly all that a training step calls, are unchanged.
 """
 

@@ -136,25 +136,25 @@ def _index(device: str | torch.device) -> int:
     return int(text) if text.isdigit() else _get_device_index(text, optional=True)
 
 
-# The names of the registry and the replaced functions in each package.
+# Names in each package: the registry, the replaced functions, and what the replacements use.
 _PACKAGES: dict[str, dict[str, str]] = {
     "lightning.pytorch": {
         "registry": "AcceleratorRegistry",
         "connector": "lightning.pytorch.trainer.connectors.accelerator_connector:_AcceleratorConnector",
-        "precision": "lightning.pytorch.plugins.precision.amp",
+        "precision_module": "lightning.pytorch.plugins.precision.amp",
         "single": "lightning.pytorch.strategies.single_device",
         "device_ids": "lightning.pytorch.strategies.ddp:DDPStrategy.determine_ddp_device_ids",
-        "asked": "_precision_flag",
-        "given": "_precision_plugin_flag",
+        "precision_name": "_precision_flag",
+        "precision_plugin": "_precision_plugin_flag",
     },
     "lightning.fabric": {
         "registry": "ACCELERATOR_REGISTRY",
         "connector": "lightning.fabric.connector:_Connector",
-        "precision": "lightning.fabric.plugins.precision.amp",
+        "precision_module": "lightning.fabric.plugins.precision.amp",
         "single": "lightning.fabric.strategies.single_device",
         "device_ids": "lightning.fabric.strategies.ddp:DDPStrategy._determine_ddp_device_ids",
-        "asked": "_precision_input",
-        "given": "_precision_instance",
+        "precision_name": "_precision_input",
+        "precision_plugin": "_precision_instance",
     },
 }
 
@@ -178,10 +178,11 @@ def _changes(package: str) -> Changes:
 
     def init_precision(original: Any) -> Any:
         def replacement(self: Any) -> Any:
-            asked = getattr(self, names["asked"])
-            if _is_ours(self, package) and asked in ("16-mixed", "bf16-mixed") and not getattr(self, names["given"]):
-                plugin = importlib.import_module(names["precision"]).MixedPrecision(asked, "opencl")
-                setattr(self, names["given"], plugin)
+            precision = getattr(self, names["precision_name"])
+            is_mixed = precision in ("16-mixed", "bf16-mixed")
+            if _is_ours(self, package) and is_mixed and not getattr(self, names["precision_plugin"]):
+                plugin = importlib.import_module(names["precision_module"]).MixedPrecision(precision, "opencl")
+                setattr(self, names["precision_plugin"], plugin)
             return original(self)
 
         return replacement
@@ -190,7 +191,7 @@ def _changes(package: str) -> Changes:
         def replacement(self: Any) -> Any:
             if not _is_ours(self, package):
                 return original(self)
-            # Lightning allows FSDP only for accelerators whose name is that of a GPU.
+            # Lightning allows FSDP only for accelerators that have a GPU's name.
             name, self._accelerator_flag = self._accelerator_flag, "gpu"
             try:
                 return original(self)

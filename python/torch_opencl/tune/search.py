@@ -13,7 +13,7 @@ _GAIN = 1.02
 # Minimum speedup in each kind of work: a candidate may be slightly slower in one kind.
 _LEAST = 0.95
 # A candidate with a lower speedup in one kind of work is not timed with the others.
-_HOPELESS = 0.8
+_TOO_SLOW = 0.8
 
 
 class Rig(Protocol):
@@ -108,7 +108,7 @@ class Search:
         if "failed" in trial:
             return {}
         missing = [name for name in self._rig.names if name not in trial]
-        if missing and all(ratio >= _HOPELESS for ratio in trial.values()):
+        if missing and all(ratio >= _TOO_SLOW for ratio in trial.values()):
             self._record.trying = key
             self._save()
             try:
@@ -117,7 +117,7 @@ class Search:
                 for name in missing:
                     trial[name] = round(self._rig.compare(name, candidate, other), 3)
                     self._save()
-                    if trial[name] < _HOPELESS:
+                    if trial[name] < _TOO_SLOW:
                         break
             except RuntimeError as error:
                 trial["failed"] = str(error).strip().partition("\n")[0]

@@ -103,7 +103,8 @@ __kernel void transpose_blocks(__global uchar *dst, ulong dst_offset, __global c
 #define TILE (SIDE * COLUMNS_PER_ITEM)
 
 // For GPUs: a tile goes through local memory so that both sides touch memory row by row. Work-groups are SIDE x SIDE;
-// the global range is one item for COLUMNS_PER_ITEM columns of src, one for COLUMNS_PER_ITEM rows (in whole tiles), and the batch.
+// the global range is one item for COLUMNS_PER_ITEM columns of src, one for COLUMNS_PER_ITEM rows (in whole tiles), and
+// the batch.
 __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void transpose_tiles(
     __global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset, const Layout layout) {
   // One word of padding: a column then spreads over all banks of local memory.

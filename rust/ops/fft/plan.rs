@@ -83,8 +83,8 @@ pub fn block(limits: Limits, length: i64, wanted: i64) -> Option<Block> {
     widest
 }
 
-/// The lengths of the launches of a transform: one, or as few as possible so that a work-group can transform `NEIGHBOURS`
-/// at a time.
+/// The lengths of the launches of a transform: one, or as few as possible so that a work-group can transform
+/// `NEIGHBOURS` at a time.
 pub fn parts(limits: Limits, length: i64) -> Option<Vec<i64>> {
     // Kernels take 32-bit indices.
     i32::try_from(length).ok().and_then(|_| radices(length))?;

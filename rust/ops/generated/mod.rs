@@ -56,8 +56,8 @@ pub fn build_kernels(device: i32, source: &str, names: Vec<String>) -> Result<Ve
     build(device, Family::Generated, source, &names)
 }
 
-/// Builds a user's kernel, as [`build_kernels`]. The source follows `user.cl`; python/torch_opencl/_kernel_source.py has
-/// given the kernel the parameters that [`build_kernels`] describes.
+/// Builds a user's kernel, as [`build_kernels`]. The source follows `user.cl`; python/torch_opencl/_kernel_source.py
+/// has given the kernel the parameters that [`build_kernels`] describes.
 ///
 /// # Errors
 /// [`Error::Build`] with the compiler's log.

@@ -80,7 +80,10 @@ fn dense_strides(extents: &[Extent]) -> Vec<i64> {
     strides.into_iter().map(|(_, stride)| stride).collect()
 }
 
-/// `index_set`, of another destination and axes, on a wide copy of the elements that updates may reach.
+/// Copies the elements that updates may reach to a dense tensor of a wider dtype, updates the copy, and rounds it back.
+///
+/// `index_set` makes the updates: it is called once, with the destination and axes that describe the copy in place of
+/// `dst` and `axes`. Returns the result of `index_set`.
 pub(super) fn by_copy(
     target: &Target,
     dst: &Tensor<'_>,

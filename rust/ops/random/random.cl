@@ -1,10 +1,10 @@
 // Random tensors from the counter-based generator of philox.cl.
 //
-// The stream consists of counters, of four 32-bit words each. A group is COUNTERS_PER_GROUP consecutive counters, and makes GROUP
-// output elements: the first words of its counters come side by side, then the second words. The counter and word of an
-// element depend only on its position, not on the launch, the work-group size or the device. Permutations do depend on
-// the device: CPUs swap by these numbers, and GPUs sort them as keys. The host advances the generator's offset by
-// COUNTERS_PER_GROUP counters per group.
+// The stream consists of counters, of four 32-bit words each. A group is COUNTERS_PER_GROUP consecutive counters, and
+// makes GROUP output elements: the first words of its counters come side by side, then the second words. The counter
+// and word of an element depend only on its position, not on the launch, the work-group size or the device.
+// Permutations do depend on the device: CPUs swap by these numbers, and GPUs sort them as keys. The host advances the
+// generator's offset by COUNTERS_PER_GROUP counters per group.
 //
 // A work-item on a CPU runs the counters of a group in the lanes of vectors; on GPUs it has one (random_groups.cl).
 // Outputs are dense. All distributions share one entry point, `op` and two parameters; each is a row of

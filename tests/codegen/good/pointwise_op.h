@@ -46,7 +46,7 @@ constexpr bool is_long(PointwiseOp op) {
 }
 
 // Returns true if kernels compute all calls of an operation, including small ones.
-constexpr bool is_never_on_host(PointwiseOp op) {
+constexpr bool is_never_on_cpu(PointwiseOp op) {
   switch (op) {
     default: return false;
   }

@@ -59,7 +59,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   entry<at::_ops::nonzero, SmallCalls::Cpu, form::Allocating<TORCH_OPENCL_CALLABLE(torch_opencl::native::nonzero_out), decltype(torch_opencl::native::nonzero_outputs)>>(m, "nonzero", {.dtypes = 0x8eff});
   entry<at::_ops::nonzero_out, SmallCalls::Cpu, form::Function<TORCH_OPENCL_CALLABLE(torch_opencl::native::nonzero_out)>>(m, "nonzero.out", {.dtypes = 0x8eff});
   entry<at::_ops::mm_dtype, SmallCalls::Cpu, form::Function<TORCH_OPENCL_CALLABLE((torch_opencl::with_struct<at::_ops::mm_dtype, &torch_opencl::native::mm_dtype>))>>(m, "mm.dtype", {.dtypes = 0x80e0});
-  entry<at::_ops::roll, SmallCalls::Kernel, form::Function<TORCH_OPENCL_CALLABLE(torch_opencl::native::roll_expression)>>(m, "roll", {.dtypes = 0x8eff, .cpu = CpuCalls::All, .cpu_dtypes = 0x8eff});
+  entry<at::_ops::roll, SmallCalls::Kernel, form::Function<TORCH_OPENCL_CALLABLE(torch_opencl::native::roll_expression)>>(m, "roll", {.dtypes = 0x8eff, .cpu = CpuCalls::Always, .cpu_dtypes = 0x8eff});
   m.impl("qr", torch::CppFunction::makeFromBoxedFunction<&torch_opencl::host_kernel>());
   m.impl("qr.out", torch::CppFunction::makeFromBoxedFunction<&torch_opencl::host_kernel>());
 }

@@ -21,7 +21,7 @@ def _inputs(queries: int, keys: int, dtype: torch.dtype, head_dim: int = 8) -> l
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("scale", [None, 2.5])
 def test_masks_of_the_lowest_number(shape: tuple[int, int], dtype: torch.dtype, scale: float | None):
-    """A query with all keys hidden returns the mean of the values, and its gradients are those of the mean."""
+    """A query with all keys hidden returns the mean of the values, and the gradients of the mean."""
     inputs = _inputs(*shape, dtype)
     hidden = torch.rand(2, 1, *shape, generator=torch.Generator().manual_seed(1)) < 0.5
     hidden[:, :, 0] = True

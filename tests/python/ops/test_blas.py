@@ -308,7 +308,7 @@ CHOOSE = """
 
 
 def choose(folder) -> tuple[dict[str, str], int, int]:
-    """Choose in a new process; return choices, kernels up to the first large matmul, and those of the second."""
+    """Choose in a new process; return choices, launches up to the first large matmul, and launches of the second."""
     return json.loads(output_of(CHOOSE, TORCH_OPENCL_CACHE_DIR=str(folder), TORCH_OPENCL_BLAS="auto"))
 
 

@@ -1,4 +1,4 @@
-"""Gradients of every differentiable op of the table against those of the CPU."""
+"""Gradients of every differentiable op of the table against the CPU's."""
 
 import pytest
 import torch

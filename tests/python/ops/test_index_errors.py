@@ -1,4 +1,4 @@
-"""Errors of index operations: exception types and messages are those of PyTorch's CPU backend."""
+"""Errors of index operations: exception types and messages are as on the CPU."""
 
 import pytest
 import torch

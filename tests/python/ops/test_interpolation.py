@@ -18,7 +18,7 @@ SHAPES = {3: (2, 3, 11), 4: (2, 3, 7, 11), 5: (1, 2, 5, 7, 4)}
 
 
 def both_ways(function, device: torch.device, *inputs: torch.Tensor) -> None:
-    """Compare the result and gradients with the CPU's, and if they differ, with those in float64."""
+    """Compare the result and gradients with the CPU's, and if they differ, with results in float64."""
 
     def run(where: torch.device, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
         here = [tensor.detach().to(where, dtype).requires_grad_() for tensor in inputs]
@@ -282,7 +282,7 @@ def test_a_grid_of_another_batch_is_refused_before_its_dimensions(sampler: Calla
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
 @pytest.mark.parametrize("dtype", computed([torch.float32, torch.float64]), ids=str)
 def test_positions_near_an_integer_are_those_of_float32(dtype: torch.dtype, mode: str, device: torch.device) -> None:
-    """The CPU computes float64 positions in float64, but those of gradients and of small images in float32."""
+    """The CPU computes float64 positions in float64, but positions for gradients and for small images in float32."""
     for size, output_size in ((1388, 1333), (3961, 8850), (20000, 30011), (8191, 24576)):
         x = torch.arange(size, dtype=torch.float32)[None, None]
         ours = F.interpolate(x.to(device, dtype), size=output_size, mode=mode)

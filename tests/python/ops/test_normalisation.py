@@ -53,7 +53,7 @@ def test_group_norm(shape, dtype, device):
 @pytest.mark.parametrize("function", [functional.softmax, functional.log_softmax])
 def test_softmax_of_short_rows(function, count, length, dtype, device):
     x = torch.randn(count, length) * 4
-    if dtype != torch.bfloat16:  # its gradient is that of the rounded result
+    if dtype != torch.bfloat16:  # its gradient is computed from the rounded result
         check(lambda x: function(x, 1), [x], dtype, device)
     # Rows of -inf, NaN and infinity.
     x[0] = -torch.inf

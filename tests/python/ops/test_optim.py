@@ -92,8 +92,8 @@ def test_fused_steps_give_the_parameters_of_unfused_ones(device, no_fallback, na
             b.grad = a.grad.to(b)
         fused.step()
         plain.step()
-    # The initial values are rounded, and those after each step: four times half an epsilon. Adam divides by averages of
-    # squared gradients, and squares of small gradients have few bits in float16.
+    # The initial values are rounded, and the values after each step: four times half an epsilon. Adam divides by
+    # averages of squared gradients, and squares of small gradients have few bits in float16.
     rounding = 0.02 if dtype == torch.float16 else 2 * torch.finfo(dtype).eps
     loose = {} if dtype.itemsize > 2 else {"rtol": rounding, "atol": rounding}
     for a, b in zip(ours, expected, strict=True):

@@ -159,6 +159,45 @@ def test_matmuls_with_sparse_results_refuse_arguments_as_the_cpu_does(device: to
                 call(sparse, dense)
 
 
+# With beta 0, which ignores the first tensor, and with fractions, which integers lose.
+FACTORS = ((1, 2.0), (1, 2.5), (0, 2.5), (0.5, 1), (0.0, 1.0))
+
+
+@pytest.mark.parametrize(("beta", "alpha"), FACTORS)
+@pytest.mark.parametrize("layout", (torch.sparse_csr, torch.sparse_csc, torch.sparse_coo), ids=str)
+def test_factors_do_not_change_the_dtype(device: torch.device, layout: torch.layout, beta: float, alpha: float) -> None:
+    dense, factors = numbers(4, 4, dtype=torch.int64), {"beta": beta, "alpha": alpha}
+    sparse, strided = dense.to_sparse(layout=layout).to(device), dense.to(device)
+    # The CPU refuses compressed matrices of integers.
+    expected = torch.addmm(dense, dense, dense, **factors)
+    calls = [(strided, sparse, strided)]
+    if layout != torch.sparse_coo:
+        calls += [(strided, strided, sparse), (strided, sparse, sparse), (sparse, sparse, sparse)]
+    with on_device():
+        for call in calls:
+            same(torch.addmm(*call, **factors).to_dense(), expected)
+        if layout == torch.sparse_coo:
+            same(torch.sspaddmm(sparse, sparse, strided, **factors).to_dense(), expected)
+        else:
+            result = torch.addmv(strided[0], sparse, strided[1], **factors)
+            same(result, torch.addmv(dense[0], dense, dense[1], **factors))
+
+
+@pytest.mark.parametrize("layout", (torch.sparse_csr, torch.sparse_coo), ids=str)
+def test_sums_of_matmuls_refuse_other_dtypes(device: torch.device, layout: torch.layout) -> None:
+    matrix = numbers(4, 4, dtype=torch.float32)
+    for where in ("cpu", device):
+        sparse, strided = matrix.to_sparse(layout=layout).to(where), matrix.to(where)
+        for other in (torch.float16, torch.int64):
+            with pytest.raises(RuntimeError):
+                torch.addmm(strided.to(other), sparse, strided, beta=0)
+            if layout != torch.sparse_coo:
+                with pytest.raises(RuntimeError):
+                    torch.addmm(sparse.to(other), sparse, sparse, beta=0)
+        with pytest.raises(RuntimeError, match="without overflow"):
+            torch.addmm(strided, sparse, strided, alpha=1j)
+
+
 @covers("_spdiags")
 def test_matrices_of_diagonals(device: torch.device) -> None:
     for dtype in computed((torch.float32, torch.int64, torch.complex128)):

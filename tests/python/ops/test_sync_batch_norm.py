@@ -9,7 +9,7 @@ from torch.nn.modules._functions import SyncBatchNorm
 
 aten = torch.ops.aten
 EPS = 1e-3
-# Relative to the largest value: includes the rounding of results to the dtype, not that of inputs.
+# Relative to the largest value: includes the rounding of results to the dtype, not the rounding of inputs.
 TOLERANCES = {torch.float32: 4e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-12}
 DTYPES = pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 LAYOUTS = pytest.mark.parametrize(

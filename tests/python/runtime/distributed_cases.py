@@ -67,7 +67,7 @@ def who_waits_with_a_timeout_waits_no_longer() -> None:
     work = dist.irecv(part, 1)
     other = threading.Thread(target=work.wait)
     other.start()
-    # Long enough that the other thread is the one polling the engine.
+    # Long enough that the other thread is the one polling gloo.
     time.sleep(2)
     start = time.perf_counter()
     try:
@@ -117,7 +117,7 @@ def device_is_known_to_every_name_of_gloo() -> None:
 def trains_like_one_process(
     distributed: nn.Module, single: nn.Module, inputs: torch.Tensor, targets: torch.Tensor
 ) -> None:
-    """Compare the mean losses of processes with a part of the data each with those of one process."""
+    """Compare the mean losses of processes that have a part of the data each with the losses of one process."""
     rank, world = dist.get_rank(), dist.get_world_size()
     alone = losses(single.to("opencl"), inputs.to("opencl"), targets.to("opencl"))
     parts = (whole.chunk(world)[rank].to("opencl") for whole in (inputs, targets))

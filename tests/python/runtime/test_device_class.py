@@ -1,4 +1,4 @@
-"""TORCH_OPENCL_DEVICE_CLASS: the kernels for many small cores, and those for a few large ones, on any device."""
+"""TORCH_OPENCL_DEVICE_CLASS: the kernels for many small cores, and the kernels for few large ones, on any device."""
 
 from pathlib import Path
 

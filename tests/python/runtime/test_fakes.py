@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 ALLOWED = {
     "aten.col2im.default": "The offset of a result without elements.",
     "aten._embedding_bag.default": "ATen's fake operator counts one bag too many if include_last_offset is set.",
-    "aten.log_sigmoid_forward.default": "The backward needs no buffer, and ignores that of other devices.",
+    "aten.log_sigmoid_forward.default": "The backward needs no buffer, and ignores the buffer of other devices.",
     "aten.native_batch_norm.default": "In evaluation nothing is saved: the backward uses the running statistics.",
 }
 # For channels-last tensors. PyTorch's fakes of these are decompositions, and also differ from the CPU.

@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 @pytest.fixture(autouse=True)
 def empty(device):
-    """Start with an empty cache, so that figures are those of the test."""
+    """Start with an empty cache, so that figures count the test alone."""
     gc.collect()  # an exception caught in an earlier test holds its tensors in a cycle
     torch.opencl.synchronize()
     torch.opencl.empty_cache()

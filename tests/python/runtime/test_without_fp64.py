@@ -136,7 +136,7 @@ def stub_device(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("stub")
     return {
         "OPENCL_DYLIB_PATH": str(compile_driver(folder)),
-        "PAPER_FOLDER": str(folder),
+        "STUB_FOLDER": str(folder),
         "TORCH_OPENCL_DEVICES": "Stub GPU without fp64",
         "TORCH_OPENCL_CACHE_DIR": "",
     }

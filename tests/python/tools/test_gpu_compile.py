@@ -220,7 +220,7 @@ def test_programs_are_recorded_as_built_for_a_gpu(tmp_path: Path) -> None:
 
 def test_groups_are_limited_by_the_kernels_largest_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Kernels written for one group size raise an error that says so."""
-    monkeypatch.setenv("PAPER_KERNEL_GROUP", "32")
+    monkeypatch.setenv("STUB_KERNEL_GROUP", "32")
     code = """
         import torch
         a = torch.zeros(300, 300, device="opencl")

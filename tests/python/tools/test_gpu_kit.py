@@ -33,7 +33,7 @@ def test_only_missing_packages_are_taken_from_the_kit(tmp_path, monkeypatch):
     vendored = [path for path in vendored if path.name != "python3.10" or sys.version_info < (3, 11)]
     assert paths == [tmp_path / "python", tmp_path, *vendored, Path("/theirs")]
     assert "PYTEST_ADDOPTS" not in variables
-    # Compiled kernels are kept separate from those of the user.
+    # Compiled kernels are kept separate from the user's.
     for name in ("TORCH_OPENCL_CACHE_DIR", "CUDA_CACHE_PATH"):
         assert Path(variables[name]).is_dir() and Path(variables[name]).is_relative_to(tmp_path / "work")
     assert variables["LD_LIBRARY_PATH"] == f"{tmp_path / 'lib'}:/lib"
@@ -97,7 +97,7 @@ def test_vendored_packages_support_all_pythons_of_the_kit(tmp_path, monkeypatch)
             assert wanted is None or int(wanted[1]) <= 10, information
 
 
-@pytest.mark.skipif(not kit_build.PACKAGE.joinpath("lib").is_dir(), reason="the package is not that of the checkout")
+@pytest.mark.skipif(not kit_build.PACKAGE.joinpath("lib").is_dir(), reason="the package is not built in the checkout")
 def test_the_tests_of_a_kit_need_nothing_of_the_checkout(tmp_path):
     kit = kit_build.build(tmp_path, _load.build_info()["torch"])
     theirs = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

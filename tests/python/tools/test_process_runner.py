@@ -1,6 +1,7 @@
 """Processes that run cases of tests/fuzz, tests/sweep and others: each way to end is reported."""
 
 import os
+import pickle
 import time
 from contextlib import closing
 from multiprocessing.connection import Connection
@@ -18,7 +19,9 @@ def serve(channel: Connection) -> None:
             os.abort()
         if request == "raise":
             raise ValueError("planted")
-        if request == "sleep":
+        if request == "close":
+            channel.close()
+        if request in ("sleep", "close"):
             time.sleep(100)
         channel.send((request, os.environ.get("PLANTED")))
 
@@ -33,6 +36,7 @@ def start() -> Worker:
         ("abort", "crash", -6, "the process ends with status -6: last words"),
         ("raise", "crash", 1, "ValueError: planted"),
         ("sleep", "hang", -9, "no result after 1 s"),
+        ("close", "hang", -9, "no result after 1 s"),
     ],
 )
 def test_each_end_of_a_process_is_reported(asked: str, kind: str, status: int, text: str) -> None:
@@ -45,6 +49,15 @@ def test_each_end_of_a_process_is_reported(asked: str, kind: str, status: int, t
         assert (died.value.kind, died.value.status, worker.status) == (kind, status, status)
         # A later message is lost without an error.
         worker.send(2)
+
+
+def test_a_worker_that_does_not_start_leaves_no_file_open() -> None:
+    start().close()  # the server starts
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises((AttributeError, pickle.PicklingError)) as raised:
+        Worker("test_process_runner:serve", lambda: None)
+    # Its traceback keeps the objects.
+    assert os.listdir("/proc/self/fd") == before, raised.value
 
 
 def test_a_crew_does_all_jobs_and_replaces_workers_that_end() -> None:

@@ -1,14 +1,12 @@
-// Calls of ATen's CPU kernels from entries for which they are faster, on a device that is the CPU.
+// Calls of ATen's CPU kernels from entries, which ask cpu_policy.h when.
 #pragma once
 
 #include <ATen/native/CPUFallback.h>
 
+#include "cpu/cpu_policy.h"
 #include "dispatch/fallback.h"
 
 namespace torch_opencl {
-
-// Returns true if a tensor's device is the CPU: ATen's own functions can read its memory.
-bool is_host_cpu(const at::Tensor& tensor);
 
 // Calls ATen's CPU function.
 template <class Op, class... Args>
