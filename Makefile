@@ -88,8 +88,8 @@ train: build ## Train a small CNN on scikit-learn's digits on the OpenCL device
 # How many parameter sets of each test `make test` runs.
 CASES_OF_TESTS := 2
 
-test: test-rust ## Run every test not marked slow, with at most two of its cases (DRIVER=intel, pocl6 or rusticl: with that OpenCL driver)
-	@$(MAKE) --no-print-directory test-python PYTEST_FLAGS="$(PYTEST_FLAGS) --sample $(CASES_OF_TESTS) tests/python"
+test: test-rust ## Run every test not marked slow, with at most two of its cases (DRIVER=intel, fpga, pocl6 or rusticl: with that OpenCL driver)
+	@$(MAKE) --no-print-directory test-python PYTEST_FLAGS="-n $(shell nproc) $(PYTEST_FLAGS) --sample $(CASES_OF_TESTS) tests/python"
 
 test-all: test-rust test-python ## Run all tests
 

@@ -3,6 +3,7 @@
 # .drivers if it is missing, and says so; nothing outside that folder is changed.
 #
 #   intel    Intel's runtime for processors, from pip
+#   fpga     Intel's emulator of FPGAs, from pip: an accelerator with OpenCL 1.2
 #   pocl6    PoCL 6 from Debian trixie
 #   rusticl  Mesa's OpenCL on llvmpipe from Debian trixie: no fp64, 32 KiB of local memory, kernels compiled through SPIR-V
 #
@@ -33,14 +34,16 @@ with_driver() {
   env OCL_ICD_VENDORS="$file" OCL_ICD_FILENAMES="$file" XDG_CACHE_HOME="$DRIVERS/cache/$DRIVER" "$@"
 }
 
-intel() {
-  local library=$DRIVERS/intel/lib/libintelocl.so
+# from_pip LIBRARY COMMAND...: runs a command with a driver whose wheels are listed in requirements-DRIVER.txt.
+from_pip() {
+  local library=$DRIVERS/$DRIVER/lib/$1
+  shift
   if [ ! -e "$library" ]; then
-    say "installing Intel's OpenCL runtime for processors into ${library%/lib/*} (pip)"
-    rm -rf "$DRIVERS/intel.partial"
+    say "installing the OpenCL driver $DRIVER into ${library%/lib/*} (pip)"
+    rm -rf "$DRIVERS/$DRIVER.partial"
     "$PYTHON" -m pip install --quiet --disable-pip-version-check --ignore-installed \
-      --prefix "$DRIVERS/intel.partial" -r "$CHECKOUT/scripts/requirements-intel.txt"
-    mv "$DRIVERS/intel.partial" "$DRIVERS/intel"
+      --prefix "$DRIVERS/$DRIVER.partial" -r "$CHECKOUT/scripts/requirements-$DRIVER.txt"
+    mv "$DRIVERS/$DRIVER.partial" "$DRIVERS/$DRIVER"
   fi
   with_driver "$library" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${library%/*}" "$@"
 }
@@ -108,12 +111,13 @@ within() {
 }
 
 DRIVER=${1:-}
-[ $# -ge 2 ] || stop "usage: driver.sh intel|pocl6|rusticl COMMAND..."
+[ $# -ge 2 ] || stop "usage: driver.sh intel|fpga|pocl6|rusticl COMMAND..."
 shift
 case $DRIVER in
   --within) within "$@" ;;
-  intel) intel "$@" ;;
+  intel) from_pip libintelocl.so "$@" ;;
+  fpga) from_pip libintelocl_emu.so "$@" ;;
   pocl6) on_trixie pocl.icd "$@" ;;
   rusticl) RUSTICL_ENABLE=${RUSTICL_ENABLE:-llvmpipe} on_trixie rusticl.icd "$@" ;;
-  *) stop "unknown driver $DRIVER: expected intel, pocl6 or rusticl" ;;
+  *) stop "unknown driver $DRIVER: expected intel, fpga, pocl6 or rusticl" ;;
 esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs missing compilers for `make gpu-compile`: clang and libclc with apt-get as root, and NVIDIA's assembler with
-# pip into target/gpu_compile/nvcc, which git ignores.
+# Installs missing compilers for `make gpu-compile`: clang and libclc with apt-get as root, NVIDIA's assembler with pip,
+# and Intel's compiler for its GPUs from Debian's packages, the last two into target/gpu_compile, which git ignores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,6 +22,29 @@ newest_clang() {
   done
 }
 
+# Intel's compiler and the libraries that it loads, unpacked rather than installed: the package also registers a driver.
+unpack_ocloc() {
+  local folder=target/gpu_compile/ocloc package
+  if [ -x "$folder/usr/bin/ocloc" ] || ! command -v apt-get >/dev/null; then return; fi
+  for package in intel-ocloc intel-opencl-icd; do
+    if apt-cache show "$package" >/dev/null 2>&1; then break; fi
+  done
+  echo "==> unpacking ocloc of $package into $folder (apt-get download)"
+  rm -rf "$folder.partial"
+  mkdir -p "$folder.partial/packages"
+  (
+    cd "$folder.partial/packages"
+    apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances \
+      "$package" | grep -E '^(lib(igc|igd|opencl-clang|llvm|clang-cpp|llvmspirv)|intel-)' | sort -u |
+      xargs apt-get download -qq
+    for package in *.deb; do dpkg -x "$package" ..; done
+    ls -- *.deb >../version
+  ) >/dev/null 2>&1 || { echo "==> ocloc cannot be had from this machine's packages: Intel's GPUs are left out" && return; }
+  rm -rf "$folder.partial/packages" "$folder"
+  mv "$folder.partial" "$folder"
+}
+
+unpack_ocloc
 if find_tools; then exit 0; fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   apt-get update -qq

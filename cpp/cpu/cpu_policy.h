@@ -1,7 +1,8 @@
-// Decides if ATen's CPU kernel computes a call on a device that is the CPU. Everything else asks here.
+// Decides if ATen's CPU kernel computes a call on a device that is the CPU. All code that may call a CPU kernel there
+// asks `is_small`, if the device must be idle for it, or `runs_on_cpu`, if waiting for the device is worthwhile.
 //
-// The rows of native_functions.yaml say which of the two questions below an op asks (`on_cpu`), and what counts in its
-// small calls (`cost`). docs/decisions/014-what-the-host-computes.md and 017-small-calls.md give the reasons.
+// In native_functions.yaml `on_cpu` says what is asked for the ops of a row, and `cost` what limits their small calls.
+// docs/decisions/014-what-the-host-computes.md and 017-small-calls.md give the reasons.
 #pragma once
 
 #include <ATen/core/TensorBase.h>
@@ -10,7 +11,7 @@
 
 namespace torch_opencl {
 
-// What limits a small call. ATen's CPU kernel computes it if the device is idle.
+// What limits a small call.
 enum class Cost : uint8_t {
   Table,         // elements of the tensors, and of a result with the most rows and the most columns that they have
   Elements,      // elements of the tensors: no result is larger, and each is accessed once or a few times
@@ -23,12 +24,12 @@ enum class Cost : uint8_t {
   LongIteration, // elements of a long function such as Bessel's, which ATen's CPU kernels do not vectorize
 };
 
-// Calls that ATen's CPU kernel computes even if it must wait for the device first: it is faster than our kernel.
+// Calls that ATen's CPU kernel computes even if it must wait for the device first, because it is faster than our
+// kernel.
 enum class CpuCalls : uint8_t {
   None,
-  Large,    // calls with a large tensor: a kernel need not be waited for, ATen's CPU kernel must wait for the queue
-  FewLanes, // large calls for which our kernel has few lanes
-  Always,   // all calls, and on every device calls whose dtype the kernel or the device lacks
+  Large,  // calls with a large tensor, which take longer than waiting for the queue
+  Always, // all calls
 };
 
 namespace cpu_policy {
@@ -48,7 +49,7 @@ constexpr Work limits(Cost cost) {
   constexpr auto below = [](int bits) { return (int64_t{1} << bits) - 1; };
   constexpr auto up_to = [](int bits) { return int64_t{1} << bits; };
   switch (cost) {
-    // The result: narrow matrices, or many rows of a small table, make a large one.
+    // Narrow matrices, or many rows of a small table, have a large result.
     case Cost::Table:
     case Cost::Sizes:
       return {below(16), below(19), kUnlimited};
@@ -74,8 +75,15 @@ constexpr bool is_small(Cost cost, const Work& work) {
   return work.elements <= most.elements && work.results <= most.results && work.multiplications <= most.multiplications;
 }
 
-// Returns true if ATen's CPU kernel computes such calls with `tensor`. Our kernel uses `lanes` lanes.
-bool runs_on_cpu(CpuCalls calls, const at::TensorBase& tensor, int64_t lanes = 0);
+// Returns true if the device of `tensor` is the CPU and its kernel computes such a call, with `elements` elements.
+bool runs_on_cpu(CpuCalls calls, const at::TensorBase& tensor, int64_t elements);
+
+inline bool runs_on_cpu(CpuCalls calls, const at::TensorBase& tensor) {
+  return runs_on_cpu(calls, tensor, tensor.numel());
+}
+
+// Returns true for a large call for which our kernel would use so few lanes that ATen's CPU kernel is faster.
+bool has_few_lanes(const at::TensorBase& tensor, int64_t elements, int64_t lanes);
 
 } // namespace cpu_policy
 } // namespace torch_opencl

@@ -22,6 +22,7 @@ bool takes_cpu(const OpInfo& op, const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_privateuseone()) return false;
   const at::ScalarType dtype = tensor.scalar_type();
   if (op.cpu_dtypes.contains(dtype) && cpu_policy::runs_on_cpu(op.cpu, tensor)) return true;
+  // Such ops run on the CPU also where the kernel or the device lacks the dtype.
   if (op.cpu != CpuCalls::Always) return false;
   if (!op.dtypes.contains(dtype)) return true;
   const bool is_double = dtype == at::kDouble || dtype == at::kComplexDouble;

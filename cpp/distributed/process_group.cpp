@@ -34,31 +34,31 @@ const at::Tensor& first(const Tensors& tensors) {
 class Backend final : public c10d::Backend {
  public:
   explicit Backend(c10::intrusive_ptr<c10d::Backend> cpu_backend)
-      : c10d::Backend(cpu_backend->getRank(), cpu_backend->getSize()), cpu_work_(std::move(cpu_backend)) {}
+      : c10d::Backend(cpu_backend->getRank(), cpu_backend->getSize()), cpu_backend_(std::move(cpu_backend)) {}
 
   const std::string getBackendName() const override {
-    return cpu_work_->getBackendName();
+    return cpu_backend_->getBackendName();
   }
   c10::intrusive_ptr<Options> getBackendOptions() override {
-    return cpu_work_->getBackendOptions();
+    return cpu_backend_->getBackendOptions();
   }
   void setTimeout(std::chrono::milliseconds timeout) override {
-    cpu_work_->setTimeout(timeout);
+    cpu_backend_->setTimeout(timeout);
   }
   void setSequenceNumberForGroup() override {
-    cpu_work_->setSequenceNumberForGroup();
+    cpu_backend_->setSequenceNumberForGroup();
   }
   uint64_t getSequenceNumberForGroup() override {
-    return cpu_work_->getSequenceNumberForGroup();
+    return cpu_backend_->getSequenceNumberForGroup();
   }
   c10d::ErrorType getError() override {
-    return cpu_work_->getError();
+    return cpu_backend_->getError();
   }
   void abort() override {
-    cpu_work_->abort();
+    cpu_backend_->abort();
   }
   void shutdown() override {
-    cpu_work_->shutdown();
+    cpu_backend_->shutdown();
   }
 
   // CPU backends start each collective at once. Only the waiting is coalesced.
@@ -81,7 +81,7 @@ class Backend final : public c10d::Backend {
     Staging staging;
     Tensors host = staging.moved(tensors, options.rootRank == rank_ ? Access::Read : Access::Write);
     return launch(
-        OpType::BROADCAST, std::move(staging), {tensors}, [&] { return cpu_work_->broadcast(host, options); });
+        OpType::BROADCAST, std::move(staging), {tensors}, [&] { return cpu_backend_->broadcast(host, options); });
   }
 
   Work allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
@@ -112,7 +112,7 @@ class Backend final : public c10d::Backend {
     at::Tensor written = elements(staging.moved(output, Access::Write));
     at::Tensor read = elements(staging.moved(input, Access::Read));
     return launch(OpType::_ALLGATHER_BASE, std::move(staging), {{output}}, [&] {
-      return cpu_work_->_allgather_base(written, read, options);
+      return cpu_backend_->_allgather_base(written, read, options);
     });
   }
 
@@ -163,7 +163,7 @@ class Backend final : public c10d::Backend {
     Staging staging;
     at::Tensor written = staging.moved(output, Access::Write), read = staging.moved(input, Access::Read);
     return launch(OpType::ALLTOALL_BASE, std::move(staging), {{output}}, [&] {
-      return cpu_work_->alltoall_base(written, read, output_sizes, input_sizes, options);
+      return cpu_backend_->alltoall_base(written, read, output_sizes, input_sizes, options);
     });
   }
 
@@ -185,7 +185,7 @@ class Backend final : public c10d::Backend {
     staging.then([outputs, pieces = received.split_with_sizes(output_sizes)] {
       for (size_t i = 0; i < pieces.size(); ++i) outputs[i].copy_(pieces[i].view(outputs[i].sizes()));
     });
-    const auto begin = [&] { return cpu_work_->alltoall_base(written, read, output_sizes, input_sizes, options); };
+    const auto begin = [&] { return cpu_backend_->alltoall_base(written, read, output_sizes, input_sizes, options); };
     return launch(OpType::ALLTOALL, std::move(staging), {outputs}, begin);
   }
 
@@ -193,21 +193,23 @@ class Backend final : public c10d::Backend {
     Staging staging;
     Tensors host = staging.moved(tensors, Access::Read);
     return launch(
-        OpType::SEND, std::move(staging), {tensors}, [&] { return cpu_work_->send(host, target, tag); }, Ends::ByWait);
+        OpType::SEND, std::move(staging), {tensors}, [&] { return cpu_backend_->send(host, target, tag); },
+        Ends::ByWait);
   }
 
   Work recv(Tensors& tensors, int source, int tag) override {
     Staging staging;
     Tensors host = staging.moved(tensors, Access::Write);
     return launch(
-        OpType::RECV, std::move(staging), {tensors}, [&] { return cpu_work_->recv(host, source, tag); }, Ends::ByWait);
+        OpType::RECV, std::move(staging), {tensors}, [&] { return cpu_backend_->recv(host, source, tag); },
+        Ends::ByWait);
   }
 
   Work recvAnysource(Tensors& tensors, int tag) override {
     Staging staging;
     Tensors host = staging.moved(tensors, Access::Write);
     return launch(
-        OpType::RECVANYSOURCE, std::move(staging), {tensors}, [&] { return cpu_work_->recvAnysource(host, tag); },
+        OpType::RECVANYSOURCE, std::move(staging), {tensors}, [&] { return cpu_backend_->recvAnysource(host, tag); },
         Ends::ByWait);
   }
 
@@ -216,11 +218,11 @@ class Backend final : public c10d::Backend {
     const c10::impl::VirtualGuardImpl device(c10::DeviceType::PrivateUse1);
     const c10::Device current = device.getDevice();
     if (bridge::is_initialized(current.index())) device.synchronizeStream(device.getStream(current));
-    return cpu_work_->barrier(options);
+    return cpu_backend_->barrier(options);
   }
 
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
-    cpu_work_->monitoredBarrier(options, wait_all_ranks);
+    cpu_backend_->monitoredBarrier(options, wait_all_ranks);
   }
 
  private:
@@ -233,7 +235,7 @@ class Backend final : public c10d::Backend {
     Staging staging;
     Tensors host = staging.copied(tensors);
     return launch(
-        OpType::ALLREDUCE, std::move(staging), {tensors}, [&] { return cpu_work_->allreduce(host, options); });
+        OpType::ALLREDUCE, std::move(staging), {tensors}, [&] { return cpu_backend_->allreduce(host, options); });
   }
 
   // Tensors that the CPU backend reduces in place: the caller's own, or copies in a form that it supports.
@@ -270,7 +272,7 @@ class Backend final : public c10d::Backend {
     Staging staging;
     Tensors host = reduced(staging, tensors, reduction, is_wanted);
     options.reduceOp = reduction.op();
-    return launch(type, std::move(staging), {tensors}, [&] { return ((*cpu_work_).*collective)(host, options); });
+    return launch(type, std::move(staging), {tensors}, [&] { return ((*cpu_backend_).*collective)(host, options); });
   }
 
   // Lets the CPU backend write the outputs of this process from the inputs of all processes. Both may be lists.
@@ -285,7 +287,7 @@ class Backend final : public c10d::Backend {
     Staging staging;
     Outputs written = staging.moved(outputs, Access::Write);
     Inputs read = staging.moved(inputs, Access::Read);
-    const auto begin = [&] { return ((*cpu_work_).*collective)(written, read, options); };
+    const auto begin = [&] { return ((*cpu_backend_).*collective)(written, read, options); };
     return launch(type, std::move(staging), {outputs}, begin, ends);
   }
 
@@ -318,7 +320,7 @@ class Backend final : public c10d::Backend {
     theirs.timeout = options.timeout;
     theirs.asyncOp = options.asyncOp;
     const auto begin = [&] {
-      return host.size() == 1 ? cpu_work_->allreduce(host, theirs) : cpu_work_->allreduce_coalesced(host, theirs);
+      return host.size() == 1 ? cpu_backend_->allreduce(host, theirs) : cpu_backend_->allreduce_coalesced(host, theirs);
     };
     return launch(type, std::move(staging), {outputs}, begin);
   }
@@ -347,7 +349,7 @@ class Backend final : public c10d::Backend {
     return found->second;
   }
 
-  c10::intrusive_ptr<c10d::Backend> cpu_work_;
+  c10::intrusive_ptr<c10d::Backend> cpu_backend_;
   std::mutex mutex_;
   std::map<c10::DeviceIndex, c10::Stream> streams_;
   // Collectives since startCoalescing.

@@ -28,8 +28,8 @@ DeviceWork::~DeviceWork() {
   staging_.close();
 }
 
-void DeviceWork::start(c10::intrusive_ptr<c10d::Work> cpu_backend) {
-  cpu_work_ = std::move(cpu_backend);
+void DeviceWork::start(c10::intrusive_ptr<c10d::Work> cpu_work) {
+  cpu_work_ = std::move(cpu_work);
   if (ends_ == Ends::ByWait) return;
   auto self = c10::intrusive_ptr<DeviceWork>::unsafe_reclaim_from_nonowning(this);
   cpu_work_->getFuture()->addCallback(

@@ -24,7 +24,7 @@ class DeviceWork final : public c10d::Work {
   ~DeviceWork() override;
 
   // Takes over the CPU backend's work. Called once.
-  void start(c10::intrusive_ptr<c10d::Work> cpu_backend);
+  void start(c10::intrusive_ptr<c10d::Work> cpu_work);
 
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override;

@@ -9,11 +9,10 @@
 #include <ATen/native/Gelu.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/mul.h>
-#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/where.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "cpu/host_call.h"
+#include "cpu/host_iteration.h"
 #include "dispatch/pointwise.h"
 
 namespace torch_opencl::native {

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/nll_loss2d_backward_ops.h>
 
+#include "cpu/host_call.h"
 #include "native/contiguous.h"
 #include "runtime/error.h"
 #include "runtime/tensor_arg.h"
@@ -148,6 +149,12 @@ std::tuple<at::Tensor, at::Tensor> nll_loss2d_forward(
 at::Tensor nll_loss2d_backward(const Arguments<at::_ops::nll_loss2d_backward>& args) {
   const at::Tensor weight = value_of(args.weight);
   check_nll_loss2d(args.self, args.target, weight);
+  // The CPU's function rejects an input that is not contiguous.
+  if (args.self.is_contiguous()) {
+    auto gradient = attempt_on_host<at::_ops::nll_loss2d_backward, Cost::Table>(
+        args.grad_output, args.self, args.target, args.weight, args.reduction, args.ignore_index, args.total_weight);
+    if (gradient.has_value()) return std::move(*gradient);
+  }
   at::Tensor grad_input = at::empty_like(args.self, at::MemoryFormat::Contiguous);
   const Classes classes(args.self, args.target, weight, args.ignore_index);
   likelihood_backward(args.grad_output, classes, args.reduction, args.total_weight, grad_input);

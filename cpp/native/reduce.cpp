@@ -222,13 +222,15 @@ namespace {
 at::Tensor hashed_bits(const at::Tensor& self) {
   if (!self.is_floating_point()) return self;
   if (self.scalar_type() == at::kDouble) return self.view(at::kLong);
-  // Widening keeps the bits of a NaN on some devices only: NVIDIA's conversion sets all.
+  // NaN keeps its sign and payload, as on the CPU. Conversions of some devices, such as NVIDIA's, change them, so
+  // 16-bit floats are widened as integers: bfloat16 always, float16 where it is NaN.
   at::Tensor input = self;
   if (self.scalar_type() == at::kBFloat16) {
     input = self.view(at::kShort).to(at::kInt).bitwise_left_shift_(16);
   } else if (self.scalar_type() == at::kHalf) {
-    input = self.to(at::kFloat);
-    input.masked_fill_(input.isnan(), NAN);
+    const at::Tensor bits = self.view(at::kShort).to(at::kInt);
+    const at::Tensor nan = bits.bitwise_and(0x8000).mul_(1 << 16) | bits.bitwise_and(0x3ff).mul_(1 << 13) | 0x7f800000;
+    input = at::where(self.isnan(), nan, self.to(at::kFloat).view(at::kInt));
   }
   input = input.view(at::kInt);
   at::Tensor bits = at::empty(self.sizes(), self.options().dtype(at::kLong));

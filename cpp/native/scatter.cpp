@@ -46,8 +46,7 @@ void scatter_fill(const at::Tensor& self, int64_t dim, const at::Tensor& index, 
 
 bool scatters_on_host(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
   if (self.numel() == 0 || self.dim() == 0) return false;
-  return index.device() == self.device() &&
-      cpu_policy::runs_on_cpu(CpuCalls::FewLanes, index, self.numel() / self.size(dim));
+  return cpu_policy::has_few_lanes(self, index.numel(), self.numel() / self.size(dim));
 }
 
 namespace {

@@ -19,7 +19,7 @@ struct BoundArgument {
   }
 };
 
-// The index of a device.
+// An int32_t is always the index of a device: bind other functions by hand.
 template <>
 struct BoundArgument<int32_t> {
   using Type = int64_t;
@@ -48,16 +48,25 @@ auto bound_result(T value) {
 }
 
 template <auto kFunction, class Return, class... Args>
+auto call_bound(typename BoundArgument<Args>::Type... args) {
+  if constexpr (std::is_void_v<Return>) {
+    kFunction(BoundArgument<Args>::convert(args)...);
+  } else {
+    return bound_result(kFunction(BoundArgument<Args>::convert(args)...));
+  }
+}
+
+template <auto kFunction, class Return, class... Args>
 auto bind_as(Return (*)(Args...)) {
   return [](typename BoundArgument<Args>::Type... args) {
-    return checked([&] {
-      if constexpr (std::is_void_v<Return>) {
-        kFunction(BoundArgument<Args>::convert(args)...);
-      } else {
-        return bound_result(kFunction(BoundArgument<Args>::convert(args)...));
-      }
-    });
+    return checked([&] { return call_bound<kFunction, Return, Args...>(args...); });
   };
+}
+
+// cxx declares functions without a `Result` so.
+template <auto kFunction, class Return, class... Args>
+auto bind_as(Return (*)(Args...) noexcept) {
+  return [](typename BoundArgument<Args>::Type... args) { return call_bound<kFunction, Return, Args...>(args...); };
 }
 
 template <auto kFunction>

@@ -167,11 +167,11 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("dtype_code(ScalarType dtype) -> int", [](at::ScalarType dtype) { return static_cast<int64_t>(dtype); });
   m.def("fused_source(str source, bool reports_faults) -> int", &native::fused_source);
   m.def(
-      "fused_matmul(int text, Tensor a, Tensor b, Tensor? bias, Scalar beta, Scalar alpha, Tensor[] buffers, "
+      "fused_matmul(int source_id, Tensor a, Tensor b, Tensor? bias, Scalar beta, Scalar alpha, Tensor[] buffers, "
       "int[] scalars) -> ()",
       &native::fused_matmul);
   m.def(
-      "fused_convolution(int text, Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] "
+      "fused_convolution(int source_id, Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] "
       "dilation, int groups, bool channels_last, Tensor[] buffers, int[] scalars) -> ()",
       &native::fused_convolution);
   m.def("convolution_is_gemm(int out_channels, int in_channels) -> bool", &native::convolution_is_gemm);

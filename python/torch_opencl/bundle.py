@@ -26,7 +26,7 @@ from torch_opencl._utils import DeviceLike, _get_device_index
 __all__ = ["build", "export", "main"]
 
 # The format of listings, which are for any device; binaries are for one.
-LISTING_FORMAT = "torch-opencl kernel sources 1"
+LISTING_FORMAT = "torch-opencl kernel sources 2"
 LISTING = "programs.json"
 
 
@@ -76,7 +76,8 @@ def export(folder: str | os.PathLike[str], run: Sequence[str] = (), device: Devi
     for program in programs:
         name = f"{program['name'].split()[0]}-{program['key'][:16]}.cl"
         (target / name).write_text(program.pop("source"))
-        known["programs"][program.pop("key")] = program | {"file": name}
+        key = program.pop("key")
+        known["programs"][key] = _merged(known["programs"].get(key), program) | {"file": name}
     text = json.dumps({"format": LISTING_FORMAT, **known}, indent=1)
     (target / LISTING).write_text(text + "\n")
     return len(known["programs"]), len({name for each in known["programs"].values() for name in each["kernels"]})
@@ -131,7 +132,7 @@ def build(
                     else:
                         text = _source(source / program["file"], key, program["options"])
                         scratch = Path(name) / "binary"
-                        arguments = program["name"], text, program["options"], str(scratch)
+                        arguments = program["name"], text, program["build_options"], str(scratch)
                         kernels = native().compile_binary(index, *arguments).split(";")
                         content = scratch.read_bytes()
                 except (RuntimeError, OSError) as failure:
@@ -146,6 +147,19 @@ def build(
             raise BundleError("no program has a binary: " + "; ".join(failures[:3]))
         os.replace(whole, target)
     return failures
+
+
+def _merged(known: dict[str, Any] | None, program: dict[str, Any]) -> dict[str, Any]:
+    """A program with the kernels of an earlier export too."""
+    if known is None:
+        return program
+    if "-D ONE_KERNEL" not in known["build_options"]:
+        return known
+    if "-D ONE_KERNEL" not in program["build_options"]:
+        return program
+    kernels = sorted({*known["kernels"], *program["kernels"]})
+    guards = "".join(f" -D KERNEL_{kernel}=1" for kernel in kernels)
+    return program | {"kernels": kernels, "build_options": f"{program['options']} -D ONE_KERNEL{guards}"}
 
 
 def _source(path: Path, key: str, options: str) -> str:
@@ -202,6 +216,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     exporting.add_argument("folder", help="the folder to write to")
     exporting.add_argument("--device", help="such as opencl:1; the first by default")
     exporting.add_argument(
+        "--max-kernels", type=int, metavar="N", help="fail if there are more, and list them by family of operators"
+    )
+    exporting.add_argument(
         "--run",
         nargs=argparse.REMAINDER,
         default=[],
@@ -224,7 +241,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _export(options: argparse.Namespace) -> int:
     programs, kernels = export(options.folder, options.run, options.device)
     print(f"{options.folder}: {programs} programs with {kernels} different kernels")
-    return 0
+    if options.max_kernels is None or kernels <= options.max_kernels:
+        return 0
+    print(f"More than {options.max_kernels} kernels. By family of operators, the smallest first:", file=sys.stderr)
+    for family, names in _by_family(Path(options.folder)):
+        print(f"  {family}: {', '.join(names)}", file=sys.stderr)
+    return 1
+
+
+def _by_family(folder: Path) -> list[tuple[str, list[str]]]:
+    """The kernels of each family of operators, families with few kernels first."""
+    families: dict[str, set[str]] = {}
+    for program in _read_listing(folder)["programs"].values():
+        families.setdefault(program["name"].split()[0], set()).update(program["kernels"])
+    found = [(family, sorted(names)) for family, names in families.items()]
+    return sorted(found, key=lambda each: (len(each[1]), each))
 
 
 def _build(options: argparse.Namespace) -> int:

@@ -129,6 +129,20 @@ def _advice(report: dict[str, Any]) -> Iterator[str]:
         yield NO_PERMISSION.format(nodes=", ".join(closed), groups="render,video", user=user)
 
 
+def _platform_lines(report: dict[str, Any]) -> Iterator[str]:
+    for index, entry in enumerate(report["platforms"]):
+        yield ""
+        yield f"Platform {index}: {entry['name']} ({entry['vendor']}), {entry['version']}"
+        for device in entry["devices"]:
+            yield f"  {device['type']}: {device['name']}, driver {device['driver_version']}"
+    for double in report.get("left_out", ()):
+        yield ""
+        yield (
+            f"Left out: {double['name']} of {double['platform']}, the same device as opencl:{double['same_as']}; "
+            f'TORCH_OPENCL_DEVICES="{double["platform"]}" selects it'
+        )
+
+
 def _lines(report: dict[str, Any]) -> Iterator[str]:
     yield f"torch {report['torch']}, Python {report['python']}"
     if report["library_error"] is not None:
@@ -141,11 +155,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     if report.get("cause"):
         yield ""
         yield f"No OpenCL device can be used: {report['cause']}"
-    for index, entry in enumerate(report["platforms"]):
-        yield ""
-        yield f"Platform {index}: {entry['name']} ({entry['vendor']}), {entry['version']}"
-        for device in entry["devices"]:
-            yield f"  {device['type']}: {device['name']}, driver {device['driver_version']}"
+    yield from _platform_lines(report)
     for index, device in enumerate(report["devices"]):
         yield ""
         yield f"opencl:{index}"

@@ -35,6 +35,7 @@ fn describe(programs: &[Listing]) -> String {
             "key": listing.key,
             "name": listing.name,
             "options": listing.options,
+            "build_options": listing.build_options(),
             "kernels": listing.kernels(),
             "source": listing.source,
         })

@@ -76,7 +76,11 @@ pub fn platforms_json() -> String {
                     })
                 })
                 .collect();
-            json!({ "platforms": list }).to_string()
+            let left_out: Vec<Value> = runtime::left_out()
+                .iter()
+                .map(|(info, index)| json!({ "name": info.name, "platform": info.platform, "same_as": index }))
+                .collect();
+            json!({ "platforms": list, "left_out": left_out }).to_string()
         }
         Err(error) => json!({ "platforms": [], "error": error.message() }).to_string(),
     }

@@ -70,6 +70,17 @@ impl Buffer {
         Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, shared: None })
     }
 
+    /// Allocates `size` bytes, more than the driver reports as the most for one buffer. Needs
+    /// [`DeviceInfo::has_unrestricted_sizes`](super::DeviceInfo::has_unrestricted_sizes).
+    pub fn unrestricted(context: &Context, size: usize) -> Result<Self> {
+        // From Intel's extension of `cl_mem_flags`.
+        const CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL: u64 = 1 << 23;
+        let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL;
+        // SAFETY: no host pointer is given, so the driver allocates the memory itself.
+        let result = unsafe { create_buffer(context.handle, flags, size, std::ptr::null_mut()) };
+        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, shared: None })
+    }
+
     /// Allocates `size` bytes that host and device share.
     pub(super) fn shared(context: &Context, size: usize) -> Result<Self> {
         let shared = Shared::new(context, size)?;

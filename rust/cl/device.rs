@@ -92,6 +92,8 @@ pub struct DeviceInfo {
     pub fp16: bool,
     /// Unique id of the device, if the driver reports one.
     pub uuid: Option<[u8; 16]>,
+    /// Vendor and bus of the PCI device, if the driver reports the bus.
+    pub pci: Option<(u32, u32)>,
     /// Extension names.
     pub extensions: Vec<String>,
 }
@@ -133,8 +135,22 @@ impl DeviceInfo {
                 .is_ok_and(|config| config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0),
             fp16: extensions.iter().any(|name| name == "cl_khr_fp16"),
             uuid: extensions.iter().any(|name| name == "cl_khr_device_uuid").then(|| device.uuid_khr().ok()).flatten(),
+            pci: pci_bus(&device, &extensions).zip(device.vendor_id().ok()).map(|(bus, vendor)| (vendor, bus)),
             extensions,
         })
+    }
+
+    /// Returns true if another driver presents the same device.
+    pub fn is_same_device(&self, other: &Self) -> bool {
+        let is_same_uuid = self.uuid.is_some() && self.uuid == other.uuid;
+        let is_same_bus = self.pci.is_some() && self.pci == other.pci;
+        // A driver may present the parts of one device separately.
+        self.platform != other.platform && self.device_type == other.device_type && (is_same_uuid || is_same_bus)
+    }
+
+    /// Returns true if the driver is built on another API of the device's vendor: its own driver knows the device better.
+    pub fn is_layered(&self) -> bool {
+        ["rusticl", "Clover", "Portable Computing Language", "clvk", "OpenCLOn12"].contains(&self.platform.as_str())
     }
 
     /// (major, minor) of the OpenCL version that the device reports; (1, 2) if it cannot be parsed.
@@ -145,6 +161,12 @@ impl DeviceInfo {
             (Some(Ok(major)), Some(Ok(minor))) => (major, minor),
             _ => (1, 2),
         }
+    }
+
+    /// Returns true if the driver has a flag for buffers that are larger than `max_alloc`: Intel's driver for GPUs. Its
+    /// kernels must be built with an option for such buffers.
+    pub fn has_unrestricted_sizes(&self) -> bool {
+        self.device_type == DeviceType::Gpu && self.platform.starts_with("Intel(R) OpenCL")
     }
 
     /// Returns true if the device has 64-bit atomics.
@@ -164,6 +186,20 @@ impl DeviceInfo {
         // Both compile for CPUs, with LLVM in every step.
         self.device_type == DeviceType::Cpu
             && ["Portable Computing Language", "Intel(R) OpenCL"].contains(&self.platform.as_str())
+    }
+}
+
+/// The bus of a PCI device, from whichever extension has it.
+fn pci_bus(device: &Device, extensions: &[String]) -> Option<u32> {
+    let has = |name: &str| extensions.iter().any(|known| known == name);
+    if has("cl_khr_pci_bus_info") {
+        device.pci_bus_id_intel().ok()
+    } else if has("cl_nv_device_attribute_query") {
+        device.pci_bus_id_nv().ok()
+    } else if has("cl_amd_device_attribute_query") {
+        device.pci_bus_id_amd().ok()
+    } else {
+        None
     }
 }
 
@@ -192,6 +228,7 @@ impl DeviceInfo {
             exact_quotients: false,
             fp16: false,
             uuid: None,
+            pci: None,
             extensions: Vec::new(),
         }
     }

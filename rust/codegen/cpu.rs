@@ -20,7 +20,7 @@ pub enum Cost {
     Sizes,
 }
 
-/// The values of `on_cpu`. `CpuCalls` of `cpu_policy.h` has those by device.
+/// The values of `on_cpu`. `CpuCalls` of `cpu_policy.h` has those for which a call may wait for the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuCalls {
     Always,
@@ -30,8 +30,8 @@ pub enum CpuCalls {
 }
 
 impl CpuCalls {
-    /// Returns true if the wrapper decides by the device and the size of a tensor, even while the device is busy.
-    pub fn is_by_device(self) -> bool {
+    /// Returns true if the CPU computes such calls even if they have to wait for the device.
+    pub fn may_wait(self) -> bool {
         matches!(self, Self::Always | Self::Large)
     }
 }
@@ -52,8 +52,11 @@ impl Checker<'_> {
             "never" => CpuCalls::Never,
             _ => return self.bad_value("on_cpu", choice, "`always`, `large`, `small`, `never`, or no such key"),
         };
-        if let (false, Some(first)) = (calls.is_by_device(), row.cpu_dtypes.first()) {
+        if let (false, Some(first)) = (calls.may_wait(), row.cpu_dtypes.first()) {
             self.report.error(first.line, format!("`on_cpu: {}` excludes `cpu_dtypes`", choice.value));
+        }
+        if calls == CpuCalls::Small && row.family.as_ref().is_some_and(|family| family.value == "random") {
+            self.report.error(choice.line, "random numbers come from kernels: family `random` has no `on_cpu: small`");
         }
         Some(OnCpu { calls, dtypes: if cpu_dtypes.is_empty() { dtypes } else { cpu_dtypes } })
     }

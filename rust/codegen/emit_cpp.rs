@@ -334,9 +334,9 @@ fn small_calls(registration: &Registration, row: &PlannedRow) -> &'static str {
         Some(CpuCalls::Small) => true,
         Some(CpuCalls::Never) => false,
         // Stubs of element-wise iterations choose ATen's CPU kernel themselves.
-        _ => row.family.is_small_on_cpu(is_out) || registration.op.starts_with("_foreach_"),
+        _ => row.family.is_small_on_cpu() || registration.op.starts_with("_foreach_"),
     };
-    if on_cpu {
+    if on_cpu && !(is_out && row.family.restrides_out()) {
         "SmallCalls::Cpu"
     } else {
         "SmallCalls::Kernel"
@@ -357,7 +357,7 @@ fn facts(registration: &Registration, row: &PlannedRow) -> String {
     if let Some(cost) = row.cost {
         facts.push(format!(".cost = Cost::{cost:?}"));
     }
-    if let Some(OnCpu { calls, dtypes }) = row.on_cpu.filter(|choice| choice.calls.is_by_device()) {
+    if let Some(OnCpu { calls, dtypes }) = row.on_cpu.filter(|choice| choice.calls.may_wait()) {
         facts.push(format!(".cpu = CpuCalls::{calls:?}, .cpu_dtypes = {:#x}", dtypes.mask()));
     }
     format!("{{{}}}", facts.join(", "))

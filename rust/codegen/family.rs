@@ -9,7 +9,7 @@ use super::diagnostic::Diagnostic;
 pub enum Kind {
     /// An expression on `arity` inputs that fills an ATen stub.
     Pointwise { arity: usize },
-    /// A stub filled by a `kernel`, or an `entry`, expression (`returns`) or Python function that replaces ATen's function.
+    /// A stub filled by a `kernel`, or an `entry`, expression (`returns`) or Python function in place of ATen's function.
     Kernel,
     /// A kernel as in `Kernel`, or a stub filled by an expression over random draws.
     Random,
@@ -39,8 +39,8 @@ const KINDS: [(&str, Kind); 9] = [
     ("host", Kind::Host),
 ];
 
-/// Families whose rows have `on_cpu: small` by default: one CPU kernel replaces one OpenCL kernel (`cpp/cpu/host_call.h`).
-/// Pointwise families have stubs for that (`cpp/cpu/host_iteration.h`).
+/// Families whose small calls ATen's CPU kernels compute, except in rows with `on_cpu: never`: one CPU kernel replaces
+/// one OpenCL kernel (`cpp/cpu/host_call.h`). Pointwise families have stubs for that (`cpp/cpu/host_iteration.h`).
 const SMALL_ON_CPU: [&str; 13] = [
     "copy",
     "foreach",
@@ -58,11 +58,14 @@ const SMALL_ON_CPU: [&str; 13] = [
 ];
 
 impl Family {
-    /// Returns true if ATen's CPU kernel computes small calls of the family's ops on CPU devices, unless a row has
-    /// another `on_cpu`. The CPU's padding and pooling change the strides of an `out` argument.
-    pub fn is_small_on_cpu(&self, is_out: bool) -> bool {
-        let restrides = is_out && ["pool", "resample"].contains(&self.name.as_str());
-        !restrides && SMALL_ON_CPU.contains(&self.name.as_str())
+    /// Returns true if ATen's CPU kernels compute small calls of the family's ops on CPU devices.
+    pub fn is_small_on_cpu(&self) -> bool {
+        SMALL_ON_CPU.contains(&self.name.as_str())
+    }
+
+    /// Returns true if the CPU's functions change the strides of an `out` argument: padding and pooling do.
+    pub fn restrides_out(&self) -> bool {
+        ["pool", "resample"].contains(&self.name.as_str())
     }
 }
 

@@ -72,8 +72,8 @@ pub fn named(rows: &[Row]) -> Named {
         .collect()
 }
 
-/// The overloads of a row for layouts other than strided. None of these is structured. An entry, a Python function, an
-/// expression or the CPU's kernel serves the listed ones. ATen's functions serve all overloads, except those in another
+/// The overloads of a row for layouts other than strided. None of these is structured. An entry, a Python function or
+/// the CPU's kernel serves the listed ones. ATen's functions serve all overloads, except those in another
 /// row.
 fn sparse(row: &Row, is_host: bool, index: &Index, named: &Named, report: &mut Report) -> Vec<(usize, Registration)> {
     let mut found = Vec::new();

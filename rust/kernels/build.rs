@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Once;
 
 use super::recipe::Recipe;
-use super::{ahead_of_time, bundle, disk, driver_cache, listing, progress, warn};
+use super::{ahead_of_time, bundle, disk, driver_cache, progress, warn};
 use crate::cl::{Context, DeviceInfo, FirstLaunch, Program};
 use crate::error::{Error, Result};
 use crate::runtime::Device;
@@ -24,7 +24,6 @@ pub(super) fn is_stored(recipe: &Recipe) -> bool {
 pub(super) fn build(recipe: &Recipe) -> Result<Program> {
     let info = &recipe.device.info;
     recipe.class.check(info)?;
-    listing::note(recipe);
     if let Some(bundle) = bundle::of_process()? {
         let program = bundle.program(recipe, &recipe.device.state()?.context)?;
         LOADED.fetch_add(1, Ordering::Relaxed);

@@ -177,6 +177,18 @@ impl Bundle {
 }
 
 /// The name of a program's file in a bundle.
+/// The error of a kernel that a program lacks: bundles have only the kernels that a recorded script used.
+pub(super) fn without_kernel(kernel: &str, error: Error) -> Error {
+    let Ok(Some(bundle)) = of_process() else { return error };
+    Error::Unsupported(format!(
+        "OpenCL: the kernel bundle {} has no kernel '{kernel}' ({}), and with {VARIABLE} nothing is compiled. On a machine \
+         with a compiler, list what this script uses, `python -m torch_opencl.bundle export FOLDER --run SCRIPT`, and \
+         build the bundle from that folder.",
+        bundle.path.display(),
+        error.message()
+    ))
+}
+
 fn file_name(key: &str) -> String {
     format!("programs/{key}.bin")
 }

@@ -1,6 +1,6 @@
 //! Sources of programs, from which a bundle of binaries is made, on this machine or another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
@@ -23,6 +23,8 @@ pub struct Listing {
     pub source: String,
     /// The compiler's options.
     pub options: String,
+    /// The kernels that were requested; `None` for all that its source declares.
+    pub used: Option<BTreeSet<&'static str>>,
 }
 
 /// Programs that this process has requested, by key, if they are recorded.
@@ -37,12 +39,23 @@ impl Listing {
 
     pub(super) fn of(recipe: &Recipe) -> Self {
         let (source, options) = (recipe.source(), recipe.options());
-        Self { key: key(&source, &options), name: recipe.name(), source, options }
+        Self { key: key(&source, &options), name: recipe.name(), source, options, used: None }
     }
 
-    /// Names of the kernels declared in its source; options may exclude some.
+    /// Names of the kernels that it needs; its options may exclude some that its source declares.
     pub fn kernels(&self) -> Vec<&str> {
-        kernels(&self.source)
+        match &self.used {
+            Some(used) => used.iter().copied().collect(),
+            None => kernels(&self.source),
+        }
+    }
+
+    /// The options to compile it with: those that are part of its key, and those that leave out unused kernels.
+    pub fn build_options(&self) -> String {
+        // Directives around the kernels test these macros (rust/codegen/guards.rs).
+        let guards = self.used.iter().flatten().map(|kernel| format!(" -D KERNEL_{kernel}=1"));
+        let one = if self.used.is_some() { " -D ONE_KERNEL" } else { "" };
+        format!("{}{one}{}", self.options, guards.collect::<String>())
     }
 }
 
@@ -78,22 +91,32 @@ fn kernels(source: &str) -> Vec<&str> {
 pub fn record_programs() {
     let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
     recorded.get_or_insert_with(BTreeMap::new);
-    // After the list, and while the lock is held: a thread that sees that recording is on waits for the list in `note`.
+    // While the lock is held: a thread that sees that recording is on takes it in `note`, and then finds the list.
     ahead_of_time::start_recording();
 }
 
-/// The programs requested so far.
+/// The programs of which kernels have been requested so far.
 pub fn recorded_programs() -> Vec<Listing> {
     let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
-    recorded.iter().flat_map(BTreeMap::values).cloned().collect()
+    let is_used = |listing: &&Listing| listing.used.as_ref().is_none_or(|used| !used.is_empty());
+    recorded.iter().flat_map(BTreeMap::values).filter(is_used).cloned().collect()
 }
 
-/// Records a program, if recording is on.
-pub(super) fn note(recipe: &Recipe) {
+/// Records a program, without kernels, and returns its key, if recording is on.
+pub(super) fn note(recipe: &Recipe) -> Option<String> {
     let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(programs) = recorded.as_mut().filter(|_| recipe.is_whole_and_generic()) {
-        let listing = Listing::of(recipe);
-        programs.insert(listing.key.clone(), listing);
+    let programs = recorded.as_mut().filter(|_| recipe.is_whole_and_generic())?;
+    let listing = Listing { used: Some(BTreeSet::new()), ..Listing::of(recipe) };
+    let key = listing.key.clone();
+    programs.entry(key.clone()).or_insert(listing);
+    Some(key)
+}
+
+/// Records that a kernel of a recorded program is used.
+pub(super) fn note_kernel(key: &str, kernel: &'static str) {
+    let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(listing) = recorded.as_mut().and_then(|programs| programs.get_mut(key)) {
+        listing.used.get_or_insert_default().insert(kernel);
     }
 }
 

@@ -14,6 +14,7 @@ mod driver_cache;
 mod dtype;
 pub mod entry;
 mod evict;
+mod fma_or_mad;
 mod intact;
 mod layout;
 mod listing;

@@ -8,6 +8,7 @@ use super::build::build;
 use super::compile_thread::COMPILE_THREAD;
 use super::recipe::Recipe;
 use super::spec::Tier;
+use super::{bundle, listing};
 use crate::cl::{Kernel, Program};
 use crate::error::{Error, Result};
 
@@ -17,6 +18,8 @@ pub struct CachedProgram {
     built: Built,
     tier: Tier,
     kernels: Arc<Kernels>,
+    /// Its key in the list of recorded programs, if programs are recorded.
+    recorded: Option<String>,
 }
 
 /// Kernels by their names.
@@ -43,12 +46,13 @@ impl CachedProgram {
         }
         recipe.class.check(&recipe.device.info)?;
         let built = Built::ByKernel { recipe: recipe.clone(), building: Arc::default() };
-        Ok(Self { built, tier: recipe.tier, kernels: Arc::default() })
+        Ok(Self { built, tier: recipe.tier, kernels: Arc::default(), recorded: None })
     }
 
     /// Builds a program of all its kernels.
     pub(super) fn whole(recipe: &Recipe) -> Result<Self> {
-        Ok(Self { built: Built::Whole(build(recipe)?), tier: recipe.tier, kernels: Arc::default() })
+        let (recorded, built) = (listing::note(recipe), Built::Whole(build(recipe)?));
+        Ok(Self { built, tier: recipe.tier, kernels: Arc::default(), recorded })
     }
 
     /// Returns true if it was built with the constants of the specialised form.
@@ -62,7 +66,12 @@ impl CachedProgram {
             return Ok(kernel);
         }
         match &self.built {
-            Built::Whole(program) => Ok(self.kernels.add(name, program.kernel(name)?)),
+            Built::Whole(program) => {
+                if let Some(key) = &self.recorded {
+                    listing::note_kernel(key, name);
+                }
+                Ok(self.kernels.add(name, program.kernel(name).map_err(|error| bundle::without_kernel(name, error))?))
+            }
             Built::ByKernel { recipe, building } => {
                 let (recipe, building) = (recipe.of_kernel(name), Arc::clone(building));
                 let kernels = Arc::clone(&self.kernels);

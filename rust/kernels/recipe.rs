@@ -1,6 +1,7 @@
 //! Recipes of programs: sources and options.
 
 use super::ahead_of_time::is_ahead_of_time;
+use super::fma_or_mad::uses_mad;
 use super::source::Switch;
 use super::spec::{options, Constant, Tier};
 use super::{Class, Family};
@@ -73,6 +74,13 @@ impl Recipe {
         // GPUs do not round division correctly by default, and a floor or a remainder is then off by one.
         if self.device.info.exact_quotients && self.device.class == DeviceClass::Gpu {
             text.push_str(" -cl-fp32-correctly-rounded-divide-sqrt");
+        }
+        if uses_mad(self.device) {
+            text.push_str(" -D USES_MAD");
+        }
+        // Without it Intel's compiler assumes 32-bit offsets into a buffer.
+        if self.device.info.has_unrestricted_sizes() && self.device.info.global_mem > 1 << 32 {
+            text.push_str(" -cl-intel-greater-than-4GB-buffer-required");
         }
         if let Some(kernel) = self.kernel {
             // Directives around the kernels test these macros (rust/codegen/guards.rs).

@@ -29,6 +29,8 @@ pub(super) struct Limits {
     pub device_name: String,
     pub global_mem: usize,
     pub max_alloc: usize,
+    /// See [`crate::cl::DeviceInfo::has_unrestricted_sizes`].
+    pub has_unrestricted_sizes: bool,
     pub host_unified: bool,
 }
 
@@ -72,10 +74,6 @@ impl Allocator {
         owner: Owner,
         idle: Option<&dyn Fn() -> Result<()>>,
     ) -> Result<Option<usize>> {
-        if requested > self.limits.max_alloc {
-            self.stats.num_ooms += 1;
-            return Err(self.over_limit(requested));
-        }
         let size = requested.max(1).next_multiple_of(ALIGNMENT);
         self.collect_pending(false)?;
         let may_split = !pools::options(owner.mempool).is_some_and(|options| options.no_split);
@@ -182,7 +180,12 @@ impl Allocator {
         if self.reserved() + segment_size > self.budget() {
             return Err(Error::OutOfMemory("the process's budget is used up".to_owned()));
         }
-        let buffer = Buffer::new(context, segment_size, self.limits.host_unified)?;
+        let is_unrestricted = segment_size > self.limits.max_alloc && self.limits.has_unrestricted_sizes;
+        let buffer = if is_unrestricted {
+            Buffer::unrestricted(context, segment_size)?
+        } else {
+            Buffer::new(context, segment_size, self.limits.host_unified)?
+        };
         let address = self.addresses.insert(
             space,
             segment_size,
@@ -287,22 +290,19 @@ impl Allocator {
         usize::try_from(self.stats.reserved_bytes.current).unwrap_or(0)
     }
 
-    fn over_limit(&self, requested: usize) -> Error {
-        Error::OutOfMemory(format!(
-            "OpenCL out of memory. Tried to allocate {} in one block, but '{}' allows at most {} for a single allocation \
-             (CL_DEVICE_MAX_MEM_ALLOC_SIZE). Split the tensor.",
-            bytes(requested),
-            self.limits.device_name,
-            bytes(self.limits.max_alloc),
-        ))
-    }
-
     fn out_of_memory(&self, requested: usize, cause: &Error) -> Error {
         let allocated = usize::try_from(self.stats.allocated_bytes.current).unwrap_or(0);
+        // Drivers may allow more than they report, so this is only a hint.
+        let limit = if requested > self.limits.max_alloc {
+            let most = bytes(self.limits.max_alloc);
+            format!(" The driver reports at most {most} for one allocation (CL_DEVICE_MAX_MEM_ALLOC_SIZE): split the tensor.")
+        } else {
+            String::new()
+        };
         Error::OutOfMemory(format!(
             "OpenCL out of memory. Tried to allocate {} on '{}', which has {} in all; this process may hold {}. \
              {} is allocated by tensors, {} is reserved but unallocated (largest free block {}). \
-             Free tensors you no longer need, or use smaller batches. Driver: {}.",
+             Free tensors you no longer need, or use smaller batches.{limit} Driver: {}.",
             bytes(requested),
             self.limits.device_name,
             bytes(self.limits.global_mem),

@@ -10,7 +10,7 @@ use super::class::DeviceClass;
 use super::faults::Launched;
 use super::fork;
 use super::pools::{active_pool, forget_pool, is_open};
-use super::selection::{device_filter, select};
+use super::selection::{device_filter, select, Selection};
 use super::snapshot::SegmentView;
 use super::stats::MemoryStats;
 use super::stream::Stream;
@@ -27,6 +27,8 @@ pub struct Device {
     pub info: DeviceInfo,
     /// The class of its kernels.
     pub class: DeviceClass,
+    /// Whether its programs call `mad` instead of `fma`; the kernels module decides.
+    pub uses_mad: OnceLock<bool>,
     state: OnceLock<Result<DeviceState>>,
 }
 
@@ -41,6 +43,7 @@ pub struct DeviceState {
 }
 
 static DEVICES: OnceLock<Result<Vec<Device>>> = OnceLock::new();
+static LEFT_OUT: OnceLock<Vec<(DeviceInfo, usize)>> = OnceLock::new();
 
 thread_local! {
     static CURRENT: Cell<i32> = const { Cell::new(0) };
@@ -71,14 +74,21 @@ pub fn devices() -> Result<&'static [Device]> {
     let found = DEVICES.get_or_init(|| {
         let (filter, forced) = (device_filter()?, DeviceClass::forced()?);
         let all = platforms()?.iter().flat_map(|platform| platform.devices.clone()).collect();
-        let chosen = select(all, filter.as_deref())?;
+        let Selection { chosen, left_out } = select(all, filter.as_deref())?;
+        drop(LEFT_OUT.set(left_out));
         let device = |(info, index): (DeviceInfo, i32)| {
             let class = forced.unwrap_or(DeviceClass::of(info.device_type));
-            Device { index, info, class, state: OnceLock::new() }
+            Device { index, info, class, uses_mad: OnceLock::new(), state: OnceLock::new() }
         };
         Ok(chosen.into_iter().zip(0..).map(device).collect())
     });
     found.as_deref().map_err(Clone::clone)
+}
+
+/// Devices that another driver presents too, each with the index of the one that is used.
+pub fn left_out() -> &'static [(DeviceInfo, usize)] {
+    drop(devices());
+    LEFT_OUT.get().map_or(&[], Vec::as_slice)
 }
 
 /// Closes a pool: its free buffers are released to the drivers, the others once they are free and a cache is emptied.
@@ -158,6 +168,7 @@ impl DeviceState {
             device_name: info.name.clone(),
             global_mem: usize::try_from(info.global_mem).unwrap_or(usize::MAX),
             max_alloc: usize::try_from(info.max_alloc).unwrap_or(usize::MAX),
+            has_unrestricted_sizes: info.has_unrestricted_sizes(),
             host_unified: info.host_unified,
         };
         let allocator = Mutex::new(Allocator::new(limits, &space));

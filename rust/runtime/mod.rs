@@ -34,8 +34,8 @@ pub use capture::{new_mempool, Capture, Drawn, Kept};
 pub use class::DeviceClass;
 pub use current::{current_stream, set_current_stream};
 pub use device::{
-    close_pool, current_device, device, device_count, device_of_address, devices, platforms, set_current_device,
-    Device, DeviceState,
+    close_pool, current_device, device, device_count, device_of_address, devices, left_out, platforms,
+    set_current_device, Device, DeviceState,
 };
 pub use draws::drawn;
 pub use event::TimedEvent;

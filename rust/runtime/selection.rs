@@ -1,5 +1,6 @@
 //! The devices that the user sees, and their order: `TORCH_OPENCL_DEVICES`.
 
+use std::cmp::Reverse;
 use std::env::{self, VarError};
 
 use crate::cl::{DeviceInfo, DeviceType};
@@ -16,18 +17,60 @@ pub(super) fn device_filter() -> Result<Option<String>> {
     }
 }
 
-/// GPUs first, CPUs last, in the order of the drivers; then the entries of the filter, in its order.
+/// The devices that the user sees, and those that only a filter can select.
+#[derive(Debug)]
+pub struct Selection {
+    pub chosen: Vec<DeviceInfo>,
+    /// Devices that another driver presents too, each with the index of that one in `chosen`.
+    pub left_out: Vec<(DeviceInfo, usize)>,
+}
+
+/// The devices in the order of their indices: GPUs first and CPUs last, of GPUs those with separate memory first, then
+/// those with more memory, else in the order of the drivers. A device that several drivers present is taken once, with
+/// the driver of its vendor.
+fn ordered(all: &[DeviceInfo]) -> Selection {
+    let memory = |info: &DeviceInfo| match info.device_type {
+        DeviceType::Gpu => (info.host_unified, Reverse(info.global_mem)),
+        DeviceType::Accelerator | DeviceType::Cpu => (false, Reverse(0)),
+    };
+    let is_double = |at: usize, info: &DeviceInfo| {
+        let is_better = |(other_at, other): (usize, &DeviceInfo)| {
+            other.is_same_device(info) && (other.is_layered(), other_at) < (info.is_layered(), at)
+        };
+        all.iter().enumerate().any(is_better)
+    };
+    let (mut chosen, mut doubles) = (Vec::new(), Vec::new());
+    for (at, info) in all.iter().enumerate() {
+        if is_double(at, info) { &mut doubles } else { &mut chosen }.push(info.clone());
+    }
+    chosen.sort_by_key(|info| (info.device_type, memory(info)));
+    let index_of = |info: &DeviceInfo| chosen.iter().position(|known| known.is_same_device(info));
+    let left_out = doubles.into_iter().filter_map(|info| index_of(&info).map(|index| (info, index))).collect();
+    Selection { chosen, left_out }
+}
+
+/// The devices in their order or, with a filter, the entries of the filter in its order.
 ///
 /// The filter is a comma-separated list of indices into that order, of types (`gpu`, `cpu`, `accelerator`), or of
-/// parts of a device's or platform's name. As with `CUDA_VISIBLE_DEVICES`, an unknown entry ends the list.
-pub(super) fn select(mut all: Vec<DeviceInfo>, filter: Option<&str>) -> Result<Vec<DeviceInfo>> {
-    all.sort_by_key(|info| info.device_type);
-    let Some(filter) = filter else { return Ok(all) };
+/// parts of a device's or platform's name. A name that is only that of a device left out selects it. As with
+/// `CUDA_VISIBLE_DEVICES`, an unknown entry ends the list.
+pub(super) fn select(all: Vec<DeviceInfo>, filter: Option<&str>) -> Result<Selection> {
+    let found = ordered(&all);
+    let Some(filter) = filter else { return Ok(found) };
+    let Selection { chosen: all, left_out } = found;
     let mut chosen: Vec<DeviceInfo> = Vec::new();
     for entry in filter.split(',').map(|entry| entry.trim().to_lowercase()).filter(|entry| !entry.is_empty()) {
         let matches: Vec<&DeviceInfo> = match entry.parse::<usize>() {
             Ok(index) => all.get(index).into_iter().collect(),
-            Err(_) => all.iter().filter(|info| is_called(info, &entry)).collect(),
+            Err(_) => {
+                let named: Vec<_> = all.iter().filter(|info| is_called(info, &entry)).collect();
+                let others = left_out.iter().map(|(info, _)| info).filter(|info| is_called(info, &entry));
+                if named.is_empty() {
+                    others.collect()
+                } else {
+                    named
+                }
+            }
         };
         if matches.is_empty() {
             break;
@@ -46,7 +89,7 @@ pub(super) fn select(mut all: Vec<DeviceInfo>, filter: Option<&str>) -> Result<V
             known.join("; ")
         )));
     }
-    Ok(chosen)
+    Ok(Selection { chosen, left_out: Vec::new() })
 }
 
 fn is_called(info: &DeviceInfo, entry: &str) -> bool {
@@ -70,12 +113,49 @@ mod tests {
             DeviceInfo::imagined(3, "Arc", "Intel OpenCL", DeviceType::Gpu),
             DeviceInfo::imagined(4, "FPGA", "Intel OpenCL", DeviceType::Accelerator),
         ];
-        Ok(select(all, filter)?.into_iter().map(|info| info.name).collect())
+        Ok(select(all, filter)?.chosen.into_iter().map(|info| info.name).collect())
     }
 
     #[test]
     fn without_a_filter_gpus_come_first_and_cpus_last() {
         assert_eq!(chosen(None).unwrap(), ["Radeon", "Arc", "FPGA", "Host CPU"]);
+    }
+
+    fn gpu(id: usize, name: &str, platform: &str, bus: u32) -> DeviceInfo {
+        DeviceInfo { pci: Some((1, bus)), ..DeviceInfo::imagined(id, name, platform, DeviceType::Gpu) }
+    }
+
+    #[test]
+    fn gpus_with_separate_and_with_more_memory_come_first() {
+        let all = vec![
+            gpu(1, "integrated", "Intel OpenCL", 1),
+            DeviceInfo { host_unified: false, global_mem: 1 << 31, ..gpu(2, "small", "Intel OpenCL", 2) },
+            DeviceInfo { host_unified: false, global_mem: 1 << 33, ..gpu(3, "large", "Intel OpenCL", 3) },
+        ];
+        let names: Vec<_> = select(all, None).unwrap().chosen.into_iter().map(|info| info.name).collect();
+        assert_eq!(names, ["large", "small", "integrated"]);
+    }
+
+    #[test]
+    fn a_device_of_two_drivers_is_taken_once_and_a_filter_selects_the_other() {
+        let all =
+            || vec![gpu(1, "Arc (mesa)", "rusticl", 3), gpu(2, "Arc", "Intel OpenCL", 3), gpu(3, "B", "rusticl", 4)];
+        let found = select(all(), None).unwrap();
+        assert_eq!(found.chosen.iter().map(|info| info.name.as_str()).collect::<Vec<_>>(), ["Arc", "B"]);
+        let left_out: Vec<_> = found.left_out.iter().map(|(info, index)| (info.name.as_str(), *index)).collect();
+        assert_eq!(left_out, [("Arc (mesa)", 0)]);
+        let chosen =
+            |filter| select(all(), Some(filter)).unwrap().chosen.iter().map(|info| info.id).collect::<Vec<_>>();
+        assert_eq!(chosen("mesa"), [all()[0].id]);
+        assert_eq!(chosen("gpu"), [all()[1].id, all()[2].id]);
+    }
+
+    #[test]
+    fn parts_of_a_device_and_devices_without_an_address_stay_separate() {
+        let parts = vec![gpu(1, "tile 0", "Intel OpenCL", 3), gpu(2, "tile 1", "Intel OpenCL", 3)];
+        assert_eq!(select(parts, None).unwrap().chosen.len(), 2);
+        let unknown = |id, platform| DeviceInfo { pci: None, ..gpu(id, "GPU", platform, 0) };
+        assert_eq!(select(vec![unknown(1, "A"), unknown(2, "B")], None).unwrap().chosen.len(), 2);
     }
 
     #[test]

@@ -10,9 +10,10 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from gpu_compile import targets
+from gpu_compile import figures, intel, targets
+from gpu_compile.figures import CompileError, Figures, TooSlow
 from gpu_compile.programs import Program
-from gpu_compile.targets import TARGETS, CompileError, Figures, TooSlow
+from gpu_compile.targets import TARGETS
 from gpu_compile.tools import FOLDER, Tools
 
 
@@ -109,4 +110,4 @@ def _place(program: Program, target: str, tools: Tools) -> Path:
 @cache
 def _reader() -> str:
     """Return the source that reads the figures: results are cached for one version of it."""
-    return Path(targets.__file__).read_text()
+    return "".join(Path(module.__file__).read_text() for module in (figures, intel, targets))

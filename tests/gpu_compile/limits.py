@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpu_compile.build import Result
+from gpu_compile.figures import Figures
 from gpu_compile.occupancy import of_launch
 from gpu_compile.programs import Launch
 from gpu_compile.sources import CPU_ONLY, families
-from gpu_compile.targets import Figures
 
 HOT_KERNELS = Path(__file__).with_name("hot_kernels.txt")
 # Local memory that every GPU has; a kernel that needs more cannot be launched on some.

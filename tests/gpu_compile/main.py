@@ -6,6 +6,7 @@ import os
 import sys
 
 from gpu_compile import build, limits, record, report, sample, tools
+from gpu_compile.intel import Intel
 from gpu_compile.sources import UnknownProgram
 from gpu_compile.targets import DEFAULT_TARGETS, TARGETS
 
@@ -38,6 +39,9 @@ def main() -> int:
     except (tools.MissingTool, record.RecordError, UnknownProgram) as error:
         print(f"gpu-compile: {error}", file=sys.stderr)
         return 2
+    if compilers.ocloc is None:
+        asked.targets = [name for name in asked.targets if not isinstance(TARGETS[name], Intel)]
+        print("==> without Intel's GPUs: ocloc is not installed")
     if asked.sample:
         programs = sample.of(programs)
     chosen = [program for program in programs if program.is_asked_for(asked.words)]

@@ -35,8 +35,8 @@ MULTIPROCESSORS = {
     "sm_80": Multiprocessor(warps=64, groups=32, shared=164 << 10, reserved=1 << 10),
     "sm_90": Multiprocessor(warps=64, groups=32, shared=228 << 10, reserved=1 << 10),
 }
-# Waves per SIMD unit; clang's remark reports how many can be resident.
-SIMD_WAVES = {"gfx900": 10, "gfx1030": 16}
+# Waves per SIMD unit, of which the compiler reports how many can be resident; threads per execution unit for Intel.
+SIMD_WAVES = {"gfx900": 10, "gfx1030": 16, "skl": 7, "tgllp": 7, "acm-g10": 8, "pvc": 8}
 
 
 def round_up(number: int, step: int) -> int:
@@ -80,5 +80,5 @@ def of_launch(target: str, registers: int, waves: int | None, local: int, group:
         From 0, if not even one group fits, to 1.
     """
     if waves is not None:
-        return waves / SIMD_WAVES[target]
+        return min(waves / SIMD_WAVES[target], 1)
     return occupancy(MULTIPROCESSORS[target], registers, local, group)

@@ -15,6 +15,8 @@ from gpu_compile.tools import FOLDER
 
 HERE = Path(__file__).parent
 DRIVER = HERE / "stub_icd.cpp"
+# In the program by which rust/kernels/fma_or_mad.rs measures the device.
+PROBE = "CHAIN(fused, fma)"
 # Files that the programs and launches depend on. Kernels are not among them: their sources are read at compile time.
 ORIGINS = (
     "native_functions.yaml",
@@ -154,10 +156,13 @@ def read(folder: Path) -> list[Program]:
     """
     found: dict[str, Program] = {}
     for path in folder.glob("*.cl"):
-        found[path.stem] = Program(*recognise(path.read_text()), path.with_suffix(".options").read_text())
+        if PROBE not in (source := path.read_text()):
+            found[path.stem] = Program(*recognise(source), path.with_suffix(".options").read_text())
     notes = folder / "launches.txt"
     for line in notes.read_text().splitlines() if notes.exists() else []:
         stem, kernel, group, local = line.split()
+        if stem not in found:
+            continue
         launches = found[stem].launches
         before = launches.get(kernel, Launch(0, 0))
         launches[kernel] = Launch(max(before.group, int(group)), max(before.local, int(local)))

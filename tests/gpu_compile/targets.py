@@ -1,62 +1,13 @@
 """The GPUs that programs are compiled for, and the compilers' reports on each kernel."""
 
 import re
-import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from gpu_compile.figures import CompileError, Figures, run
+from gpu_compile.intel import Intel
 from gpu_compile.programs import Program
 from gpu_compile.tools import AMD_LIBRARY, NVIDIA_LIBRARY, Tools
-
-# Time limit in seconds for a compiler: some take very long for loops that they unroll.
-PATIENCE = 240
-
-
-class CompileError(Exception):
-    """A program does not compile, or calls undefined functions."""
-
-
-class TooSlow(CompileError):
-    """A compiler exceeded the time limit, possibly because the machine is busy."""
-
-
-@dataclass
-class Figures:
-    """Resources that a kernel needs on a target.
-
-    Attributes:
-        registers: registers of a work-item; vector registers on AMD.
-        spills: bytes of spilled registers of a work-item.
-        scratch: bytes of private memory of a work-item, spills included.
-        local: bytes of local memory of a group that the kernel declares.
-        waves: resident waves per SIMD unit, if the compiler reports it; None if the launch decides.
-        vector_loads: loads of 8 and 16 bytes from global memory in its code.
-        loads: all loads from global memory.
-    """
-
-    registers: int
-    spills: int
-    scratch: int
-    local: int
-    waves: int | None
-    vector_loads: int
-    loads: int
-
-
-def _run(command: Sequence[str | Path]) -> str:
-    """Run a compiler; return its output."""
-    try:
-        done = subprocess.run(
-            [str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise TooSlow(f"no result after {PATIENCE} s") from error
-    text = done.stderr + done.stdout
-    if done.returncode:
-        raise CompileError(text.strip())
-    return text
 
 
 def _clang(tools: Tools, program: Program, triple: str, library: str, folder: Path, *options: str) -> Path:
@@ -68,7 +19,7 @@ def _clang(tools: Tools, program: Program, triple: str, library: str, folder: Pa
     # If a loop marked for unrolling is not unrolled, its arrays stay in memory.
     strict = ["-Wno-everything", "-Werror=pass-failed", "-ferror-limit=5"]
     written = [*program.clang_options, "-S", source, "-o", out]
-    _run([tools.clang, "-x", "cl", "-target", triple, *options, "-O3", *strict, *extensions, *linked, *written])
+    run([tools.clang, "-x", "cl", "-target", triple, *options, "-O3", *strict, *extensions, *linked, *written])
     return out
 
 
@@ -102,7 +53,7 @@ class Nvidia:
             code = path.read_text()
             if missing := missing_in_ptx(code):
                 raise CompileError(f"undefined functions: {' '.join(missing)}")
-            said = _run([tools.ptxas, f"-arch={self.name}", "-v", path, "-o", folder / "program.cubin"])
+            said = run([tools.ptxas, f"-arch={self.name}", "-v", path, "-o", folder / "program.cubin"])
         return {kernel: nvidia_figures(text, _ptx_of(kernel, code)) for kernel, text in ptxas_parts(said).items()}
 
 
@@ -212,5 +163,13 @@ def amdgcn_figures(code: str) -> dict[str, Figures]:
     return figures
 
 
-TARGETS = {target.name: target for target in (Nvidia("sm_90"), Nvidia("sm_75"), Amd("gfx1030"), Amd("gfx900"))}
-DEFAULT_TARGETS = ("sm_90", "gfx1030")
+# Intel's: generation 9 (Skylake), 12 (Tiger Lake), Arc and the Data Center GPU Max.
+TARGETS: dict[str, Nvidia | Amd | Intel] = {
+    target.name: target
+    for target in (
+        *(Nvidia(name) for name in ("sm_90", "sm_75")),
+        *(Amd(name) for name in ("gfx1030", "gfx900")),
+        *(Intel(name, has_double=name in ("skl", "pvc")) for name in ("skl", "tgllp", "acm-g10", "pvc")),
+    )
+}
+DEFAULT_TARGETS = ("sm_90", "gfx1030", "acm-g10")

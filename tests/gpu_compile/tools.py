@@ -31,18 +31,31 @@ class Tools:
         clang: with the targets NVPTX and AMDGCN.
         libclc: the folder with the functions of OpenCL C for each target.
         ptxas: NVIDIA's assembler.
+        ocloc: Intel's compiler for its GPUs, if it is installed.
     """
 
     clang: Path
     libclc: Path
     ptxas: Path
+    ocloc: Path | None = None
+
+    @property
+    def ocloc_libraries(self) -> str:
+        """The search path for the libraries that ocloc loads."""
+        usr = self.ocloc.parents[1] if self.ocloc else Path()
+        return ":".join(map(str, [*usr.glob("lib/*-linux-gnu"), *usr.glob("lib/llvm-*/lib")]))
 
     @cached_property
     def version(self) -> str:
         """The versions, on one line."""
         clang = subprocess.run([self.clang, "--version"], capture_output=True, text=True, check=True).stdout
         ptxas = subprocess.run([self.ptxas, "--version"], capture_output=True, text=True, check=True).stdout
-        return f"{clang.splitlines()[0].strip()}; ptxas {ptxas.splitlines()[-2].rpartition(' ')[2]}"
+        words = [clang.splitlines()[0].strip(), f"ptxas {ptxas.splitlines()[-2].rpartition(' ')[2]}"]
+        if self.ocloc:
+            # The names of the packages, which have their versions.
+            packages = (self.ocloc.parents[2] / "version").read_text().split()
+            words.append(next(f"ocloc {name.split('_')[1]}" for name in packages if name.startswith("intel-")))
+        return "; ".join(words)
 
     @cached_property
     def library(self) -> str:
@@ -74,7 +87,8 @@ def find() -> Tools:
     ptxas = found[0] if found else shutil.which("ptxas")
     if ptxas is None:
         raise MissingTool(f"no ptxas: pip install --no-deps --target {FOLDER / 'nvcc'} nvidia-cuda-nvcc")
-    return Tools(Path(clang), libclc, Path(ptxas))
+    ocloc = FOLDER / "ocloc" / "usr" / "bin" / "ocloc"
+    return Tools(Path(clang), libclc, Path(ptxas), ocloc if ocloc.exists() else None)
 
 
 def _has_targets(folder: Path) -> bool:

@@ -81,8 +81,7 @@ class Worker:
         """Wait for a message.
 
         Args:
-            seconds: the time limit, also for the end of a process that has closed its connection; when it is over, the
-                process is killed.
+            seconds: after this time the process is killed, even if it has closed its connection.
 
         Returns:
             The message.
@@ -90,6 +89,7 @@ class Worker:
         Raises:
             DiedError: the process has ended, or was killed because it sent nothing in time.
         """
+        until = time.monotonic() + seconds
         # A child of the process may keep the connection open.
         is_hung = not wait([self._connection, self._process.sentinel], seconds)
         # It may also end between two parts of a message.
@@ -97,7 +97,7 @@ class Worker:
             if self._connection.poll():
                 return self._connection.recv()
         # It may close the connection and hang.
-        is_hung = is_hung or not wait([self._process.sentinel], seconds)
+        is_hung = is_hung or not wait([self._process.sentinel], max(until - time.monotonic(), 0))
         if is_hung:
             self._process.kill()
             wait([self._process.sentinel])

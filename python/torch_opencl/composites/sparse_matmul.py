@@ -60,7 +60,7 @@ def _check_dtypes(op: str, *tensors: Tensor) -> None:
 
 
 def _in_dtype(dtype: torch.dtype, *scalars: complex) -> tuple[Any, ...]:
-    """Convert beta and alpha to the dtype of the matrices, as the CPU does: they do not promote a result."""
+    """Convert beta and alpha to integers for integer matrices, as the CPU does: they do not promote a result."""
     if dtype.is_complex or (dtype.is_floating_point and not any(isinstance(each, complex) for each in scalars)):
         return scalars
     # Cuts off fractions, and refuses what the dtype cannot hold.
@@ -204,7 +204,8 @@ def sspaddmm_out(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, a
     size = rows, columns = mat1.shape[0], mat2.shape[1]
     if self.sparse_dim() != 2 or self.dense_dim() != 0 or self.shape != size:
         raise RuntimeError(f"sspaddmm: Argument #1: Expected size {rows} x {columns}, got {list(self.shape)}")
-    beta, alpha = _in_dtype(out.dtype, beta, alpha)
+    _check_dtypes("sspaddmm", self, mat1, mat2)
+    beta, alpha = _in_dtype(self.dtype, beta, alpha)
     row, values = _nonempty_rows(mat1, mat2)
     row = row.repeat_interleave(columns, output_size=row.shape[0] * columns)
     column = torch.arange(columns, device=row.device).repeat(values.shape[0])

@@ -48,6 +48,14 @@
 // Unrolls the loop that follows. Can be used in macros.
 #define UNROLL _Pragma("unroll")
 
+// a * b + c of floats or vectors, fused or not, whichever is faster (rust/kernels/fma_or_mad.rs): for sums that need
+// not be exact. Elementary functions call fma.
+#ifdef USES_MAD
+#define FMA_OR_MAD(a, b, c) mad(a, b, c)
+#else
+#define FMA_OR_MAD(a, b, c) fma(a, b, c)
+#endif
+
 #ifdef HAS_FP64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif

@@ -21,8 +21,8 @@ OUTLINED T log_of_weights(const Attention *p, __global const uchar *query, __glo
   for (long k = 0; k < last_key; k++) {
     TV dot = (TV)0;
     for (long i = 0; i < p->head_dim; i += VEC)
-      dot = fma(load_of_row(query, i, p->head_dim, DTYPE0),
-                load_of_row(key + k * p->key.row, i, p->head_dim, DTYPE0) * (TV)scale, dot);
+      dot = FMA_OR_MAD(load_of_row(query, i, p->head_dim, DTYPE0),
+                       load_of_row(key + k * p->key.row, i, p->head_dim, DTYPE0) * (TV)scale, dot);
     T score = lanes_sum(dot);
     if (BIASED) score += load_mask(bias + k * p->bias_column, dtype1);
     total += exp(score - query_logsumexp);
@@ -43,7 +43,7 @@ __kernel void attention_delta(ATTENTION_ARGUMENTS, __global const uchar *grad_ou
     __global const uchar *y = out + out_offset + head_offset(&p.out, batch, head) + row * p.out.row;
     TV sum = (TV)0;
     for (long k = 0; k < p.value_head_dim; k += VEC)
-      sum = fma(load_of_row(g, k, p.value_head_dim, DTYPE0), load_of_row(y, k, p.value_head_dim, DTYPE0), sum);
+      sum = FMA_OR_MAD(load_of_row(g, k, p.value_head_dim, DTYPE0), load_of_row(y, k, p.value_head_dim, DTYPE0), sum);
     // The logsumexp of a query that sees no key is infinity here, and -infinity in the CPU's kernels.
     const T given = ((__global const T *)(logsumexp + logsumexp_offset))[i];
     const T query_logsumexp = given == -INFINITY ? INFINITY : given;

@@ -45,7 +45,7 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
       TV dot = (TV)0;
       if (k < count) {
         UNROLL for (int v = 0; v < PARTS; v++)
-            dot = fma(columns[v], load_row_part(at, v, head_dim, DTYPE0), dot);
+            dot = FMA_OR_MAD(columns[v], load_row_part(at, v, head_dim, DTYPE0), dot);
       }
       T score = k < count ? lanes_sum(dot) : -INFINITY;
       if (BIASED && k < count) score += load_mask(bias + (first_key + k) * p.bias_column, DTYPE1);
@@ -67,8 +67,10 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
     if (share < SHARES) {
       for (int k = share; k < count; k += SHARES) {
         __global const uchar *at = value + (first_key + k) * p.value.row;
-        UNROLL for (int v = 0; v < OWN_PARTS; v++)
-            sums[v] = fma((TV)scores[k], load_row_part(at, first_part + v * LSIZE, value_head_dim, DTYPE0), sums[v]);
+        UNROLL for (int v = 0; v < OWN_PARTS; v++) {
+          const TV part = load_row_part(at, first_part + v * LSIZE, value_head_dim, DTYPE0);
+          sums[v] = FMA_OR_MAD((TV)scores[k], part, sums[v]);
+        }
       }
     }
     SYNC;
@@ -122,7 +124,7 @@ __kernel void attention_join(Attention p, __global const uchar *parts, ulong par
         const T share = totals[r * tasks] * exp(tops[r * tasks] - pivot);
         const T weight = share == 0 ? (T)0 : share / total;
         __global const T *from = (__global const T *)(parts + parts_offset) + (r * tasks + task) * value_head_dim;
-        sum = fma(load_of_row((__global const uchar *)from, v * VEC, value_head_dim, T_DTYPE), (TV)weight, sum);
+        sum = FMA_OR_MAD(load_of_row((__global const uchar *)from, v * VEC, value_head_dim, T_DTYPE), (TV)weight, sum);
       }
       store_of_row(to, v * VEC, value_head_dim, DTYPE0, sum);
     }

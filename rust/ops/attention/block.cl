@@ -163,7 +163,7 @@ INLINE void store_transposed(__local const T *block, int columns, int width, __g
       TV columns[COUNT];                                                                                      \
       UNROLL for (int v = 0; v < COUNT; v++) columns[v] = *(__local const TV *)(b + v * VEC);                 \
       UNROLL for (int r = 0; r < BLOCK_ROWS; r++)                                                             \
-          UNROLL for (int v = 0; v < COUNT; v++) sums[r][v] = fma((TV)a[r * a_row], columns[v], sums[r][v]);  \
+          UNROLL for (int v = 0; v < COUNT; v++) sums[r][v] = FMA_OR_MAD((TV)a[r * a_row], columns[v], sums[r][v]);  \
       a += a_step;                                                                                            \
       b += b_step;                                                                                            \
     }                                                                                                         \

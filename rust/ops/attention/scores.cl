@@ -69,12 +69,12 @@ static inline long head_offset(const RowStrides *rows, long batch, long head) {
 INLINE TV exp_vector(TV difference) {
   const TV x = difference * (TV)LOG2_E;
   const TV shifted = x + 12582912.0f, f = x - (shifted - 12582912.0f);
-  TV p = fma(f, (TV)0.00015345736755989492f, (TV)0.0013399909948930144f);
-  p = fma(f, p, (TV)0.009618489071726799f);
-  p = fma(f, p, (TV)0.05550329014658928f);
-  p = fma(f, p, (TV)0.24022646248340607f);
-  p = fma(f, p, (TV)0.6931471824645996f);
-  p = fma(f, p, (TV)1.0f);
+  TV p = FMA_OR_MAD(f, (TV)0.00015345736755989492f, (TV)0.0013399909948930144f);
+  p = FMA_OR_MAD(f, p, (TV)0.009618489071726799f);
+  p = FMA_OR_MAD(f, p, (TV)0.05550329014658928f);
+  p = FMA_OR_MAD(f, p, (TV)0.24022646248340607f);
+  p = FMA_OR_MAD(f, p, (TV)0.6931471824645996f);
+  p = FMA_OR_MAD(f, p, (TV)1.0f);
   p = PASTE(as_float, VEC)(PASTE(as_int, VEC)(p) + (PASTE(as_int, VEC)(shifted) << 23));
   return x < (TV)-125 ? (TV)0 : p;
 }

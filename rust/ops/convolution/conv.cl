@@ -327,10 +327,10 @@ __kernel GROUPS_OF(ITEMS) void conv_direct(__global const uchar *input, ulong in
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   for (long r = 0; r < out_channels; ++r) {
-    const long channel = group * out_channels + r;
-    const long at = image * output.image_stride + channel * output.channel_stride;
+    const long channel_index = group * out_channels + r;
+    const long at = image * output.image_stride + channel_index * output.channel_stride;
     const T bias_value =
-        bias ? load_one(bias + bias_offset, channel * bias_stride, DTYPE_OF(bias_dtype)) : FROM_REAL(0);
+        bias ? load_one(bias + bias_offset, channel_index * bias_stride, DTYPE_OF(bias_dtype)) : FROM_REAL(0);
     __local const T *channel_weight = local_weight + r * conv.channels * count_elements(&conv);
     convolve_box(&conv, &box, (__local T *)planes, offsets, channel_weight, bias_value,
                  &output, out + out_offset + at * dtype_size(DTYPE_OF(out_dtype)), DTYPE_OF(out_dtype));

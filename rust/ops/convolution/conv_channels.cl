@@ -25,14 +25,14 @@
 __kernel void conv_channel_weights(__global const uchar *weight, ulong weight_offset, int weight_dtype,
                                    __global uchar *out, ulong out_offset, ConvLayout conv, WeightLayout weight_layout,
                                    long channels, long pitch) {
-  ITEM_POSITION(channel, position, none, pitch, count_elements(&conv), 1);
-  long element = position, at = channel * weight_layout.group_stride;
+  ITEM_POSITION(channel_index, position, none, pitch, count_elements(&conv), 1);
+  long element = position, at = channel_index * weight_layout.group_stride;
   for (int d = 0; d < SPATIAL; ++d) {
     at += element % conv.kernel_size[d] * weight_layout.strides[d];
     element /= conv.kernel_size[d];
   }
-  ((__global T *)(out + out_offset))[position * pitch + channel] =
-      channel < channels ? load_one(weight + weight_offset, at, DTYPE_OF(weight_dtype)) : FROM_REAL(0);
+  ((__global T *)(out + out_offset))[position * pitch + channel_index] =
+      channel_index < channels ? load_one(weight + weight_offset, at, DTYPE_OF(weight_dtype)) : FROM_REAL(0);
 }
 
 // Element of the input that kernel element t of output position p reads in dimension d; negative if there is none.
@@ -96,9 +96,9 @@ __kernel void conv_channels(__global const uchar *input, ulong input_offset, int
   for (int v = 0; v < CHANNEL_VECTORS; ++v) {
     Lanes lanes;
     for (int l = 0; l < VEC; ++l) {
-      const long channel = first + v * VEC + l;
-      lanes.lanes[l] = bias && channel < channels
-                           ? load_one(bias + bias_offset, channel * bias_stride, DTYPE_OF(bias_dtype))
+      const long channel_index = first + v * VEC + l;
+      lanes.lanes[l] = bias && channel_index < channels
+                           ? load_one(bias + bias_offset, channel_index * bias_stride, DTYPE_OF(bias_dtype))
                            : FROM_REAL(0);
     }
     start[v] = lanes.vector;

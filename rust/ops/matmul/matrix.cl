@@ -126,7 +126,7 @@ static inline T multiply(T a, T b) { return (T)(a.x * b.x - a.y * b.y, a.x * b.y
 #elif defined(IS_INTEGER)
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #else
-#define MULTIPLY_ADD(a, b, c) fma(a, b, c)
+#define MULTIPLY_ADD(a, b, c) FMA_OR_MAD(a, b, c)
 #endif
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))

@@ -125,9 +125,9 @@ static inline void add_run(const Im2colLayout *im2col, WideRuns *wide, const Run
 ALWAYS_INLINE void pack_wide(__global const uchar *input, int dt, const Im2colLayout *im2col, const WideRuns *wide,
                              long spacing, long k_first, int k_count, int width, __local R *out) {
   int element = (int)(k_first % wide->kernel_numel);
-  long channel = k_first / wide->kernel_numel * im2col->channel_stride;
+  long channel_index = k_first / wide->kernel_numel * im2col->channel_stride;
   for (int k = 0; k < k_count; ++k, out += width) {
-    const long shift = channel + wide->shifts[element];
+    const long shift = channel_index + wide->shifts[element];
     for (int i = 0; i < wide->count; ++i) {
       TV values = load_vector_spaced(input, dt, wide->first[i] + shift, spacing);
       if (wide->has_second)
@@ -137,7 +137,7 @@ ALWAYS_INLINE void pack_wide(__global const uchar *input, int dt, const Im2colLa
     }
     if (++element == wide->kernel_numel) {
       element = 0;
-      channel += im2col->channel_stride;
+      channel_index += im2col->channel_stride;
     }
   }
 }

@@ -20,12 +20,12 @@ static inline Im2colColumns find_columns(const Im2colLayout *im2col, long first,
     const long column = first + i;
     const bool by_channel = im2col->channel_step > im2col->kernel_step;
     const long element = by_channel ? column % kernel_numel : column / im2col->channels;
-    const long channel = by_channel ? column / kernel_numel : column % im2col->channels;
+    const long channel_index = by_channel ? column / kernel_numel : column % im2col->channels;
     columns.elements[i] = find_element(im2col, element);
-    columns.offsets[i] = element_offset(im2col, &columns.elements[i]) + channel * im2col->channel_stride;
+    columns.offsets[i] = element_offset(im2col, &columns.elements[i]) + channel_index * im2col->channel_stride;
     columns.lowest = min(columns.lowest, columns.offsets[i]);
     columns.highest = max(columns.highest, columns.offsets[i]);
-    const bool is_same_element = i % BLOCK > 0 && im2col->channel_stride == 1 && channel > 0;
+    const bool is_same_element = i % BLOCK > 0 && im2col->channel_stride == 1 && channel_index > 0;
     columns.are_dense[i / BLOCK] = i % BLOCK == 0 || (is_same_element && columns.are_dense[i / BLOCK]);
   }
   return columns;

@@ -21,7 +21,7 @@ typedef PASTE(R_NAME, TILE_LANES) TileVector;
 #ifdef IS_INTEGER
 #define REAL_MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #else
-#define REAL_MULTIPLY_ADD(a, b, c) fma(a, b, c)
+#define REAL_MULTIPLY_ADD(a, b, c) FMA_OR_MAD(a, b, c)
 #endif
 // Rows and columns of a panel, in elements.
 #define PANEL_ROWS (TILE_ROWS / PARTS)

@@ -10,26 +10,27 @@ __kernel void batch_norm_prepare(__global const uchar *mean, ulong mean_offset, 
                                  ulong save_mean_offset, __global uchar *save_rstd, ulong save_rstd_offset,
                                  int save_dtype, __global uchar *coefficients, ulong coefficients_offset, long channels,
                                  long count, TR momentum, TR eps) {
-  long channel = get_global_id(0);
-  if (channel >= channels) return;
-  T center = load(mean + mean_offset, channel, stat_dtype), var = load(variance + variance_offset, channel, stat_dtype);
+  long channel_index = get_global_id(0);
+  if (channel_index >= channels) return;
+  T center = load(mean + mean_offset, channel_index, stat_dtype),
+    var = load(variance + variance_offset, channel_index, stat_dtype);
   T scale = 1 / sqrt(var + eps);
-  if (save_mean) store(save_mean + save_mean_offset, channel, save_dtype, center);
-  if (save_rstd) store(save_rstd + save_rstd_offset, channel, save_dtype, scale);
+  if (save_mean) store(save_mean + save_mean_offset, channel_index, save_dtype, center);
+  if (save_rstd) store(save_rstd + save_rstd_offset, channel_index, save_dtype, scale);
   if (running_mean) {
-    T old = load(running_mean + running_mean_offset, channel, running_dtype);
-    store(running_mean + running_mean_offset, channel, running_dtype, (1 - momentum) * old + momentum * center);
+    T old = load(running_mean + running_mean_offset, channel_index, running_dtype);
+    store(running_mean + running_mean_offset, channel_index, running_dtype, (1 - momentum) * old + momentum * center);
   }
   if (running_var) {
-    T old = load(running_var + running_var_offset, channel, running_dtype);
+    T old = load(running_var + running_var_offset, channel_index, running_dtype);
     T unbiased = var * (T)count / (T)(count - 1);
-    store(running_var + running_var_offset, channel, running_dtype, (1 - momentum) * old + momentum * unbiased);
+    store(running_var + running_var_offset, channel_index, running_dtype, (1 - momentum) * old + momentum * unbiased);
   }
-  __global T *out = (__global T *)(coefficients + coefficients_offset) + channel;
+  __global T *out = (__global T *)(coefficients + coefficients_offset) + channel_index;
   out[0] = center;
   out[channels] = scale;
-  out[2 * channels] = weight ? scale * load(weight + weight_offset, channel, DTYPE1) : scale;
-  out[3 * channels] = bias ? load(bias + bias_offset, channel, DTYPE1) : 0;
+  out[2 * channels] = weight ? scale * load(weight + weight_offset, channel_index, DTYPE1) : scale;
+  out[3 * channels] = bias ? load(bias + bias_offset, channel_index, DTYPE1) : 0;
 }
 
 // Coefficient k of the neighbouring channels i to i + VEC - 1, and of channel c.

@@ -18,11 +18,11 @@
 
 // Weights (or biases) of the elements i to i + VEC - 1 of a run. They share the weight of `channel`, or, with
 // `by_element`, have one each, of the run's `n` weights from `channel` on.
-INLINE TV load_weights(__global const uchar *weights, int dtype, long channel, long i, long n, bool by_element,
+INLINE TV load_weights(__global const uchar *weights, int dtype, long channel_index, long i, long n, bool by_element,
                        T absent) {
   if (!weights) return (TV)absent;
-  if (!by_element) return (TV)load(weights, channel, dtype);
-  return load_part(weights + channel * dtype_size(dtype), i, n, dtype, 0);
+  if (!by_element) return (TV)load(weights, channel_index, dtype);
+  return load_part(weights + channel_index * dtype_size(dtype), i, n, dtype, 0);
 }
 
 // Adds an item's elements of a row, run by run.
@@ -102,15 +102,15 @@ __kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong inpu
       if (mean) store(mean + mean_offset, row, stat_dtype, center);
       store(rstd + rstd_offset, row, stat_dtype, scale);
     }
-    long channel = row % groups * (length / inner);
-    for (long run = 0; run < length; run += span, channel++) {
+    long channel_index = row % groups * (length / inner);
+    for (long run = 0; run < length; run += span, channel_index++) {
       // Read once if the run has one: compilers must assume that stores change it.
-      TV run_weight = by_element ? (TV)1 : load_weights(weight, DTYPE1, channel, 0, span, false, 1) * scale;
-      TV run_bias = by_element ? (TV)0 : load_weights(bias, DTYPE1, channel, 0, span, false, 0);
+      TV run_weight = by_element ? (TV)1 : load_weights(weight, DTYPE1, channel_index, 0, span, false, 1) * scale;
+      TV run_bias = by_element ? (TV)0 : load_weights(bias, DTYPE1, channel_index, 0, span, false, 0);
       FOR_BLOCKS(begin, end, span) {
         FOR_VECTORS(i, begin, end) {
-          TV w = by_element ? load_weights(weight, DTYPE1, channel, i, span, true, 1) * scale : run_weight;
-          TV b = by_element ? load_weights(bias, DTYPE1, channel, i, span, true, 0) : run_bias;
+          TV w = by_element ? load_weights(weight, DTYPE1, channel_index, i, span, true, 1) * scale : run_weight;
+          TV b = by_element ? load_weights(bias, DTYPE1, channel_index, i, span, true, 0) : run_bias;
           TV d = load_part(x + run * size, i, span, DTYPE0, 0) - center;
           if (SUMS_AHEAD && mean) sums.part += load_part(next + run * size, i, span, DTYPE0, 0);
           store_part(y + run * size, i, span, DTYPE0, d * w + b);
@@ -149,9 +149,9 @@ __kernel GROUPS_OF(LSIZE) void norm_rows_backward(
     __global const uchar *x = input + input_offset + row * length * size;
     __global uchar *dx = grad_input + grad_input_offset + row * length * size;
     T center = mean ? load(mean + mean_offset, row, stat_dtype) : 0, scale = load(rstd + rstd_offset, row, stat_dtype);
-    long channel = row % groups * (length / inner);
+    long channel_index = row % groups * (length / inner);
     TV totals = (TV)0, products = (TV)0;
-    for (long run = 0, c = channel; run < length; run += span, c++) {
+    for (long run = 0, c = channel_index; run < length; run += span, c++) {
       TV run_weight = by_element ? (TV)1 : load_weights(weight, DTYPE1, c, 0, span, false, 1);
       TV run_sums = (TV)0, run_products = (TV)0;
       for (long i = first_part; i < span; i += step) {
@@ -169,7 +169,7 @@ __kernel GROUPS_OF(LSIZE) void norm_rows_backward(
     }
     T mean_g = mean ? group_sum(lanes_sum(totals), shared) / (T)length : 0;
     T mean_product = group_sum(lanes_sum(products), shared) * scale / (T)length;
-    for (long run = 0, c = channel; run < length; run += span, c++) {
+    for (long run = 0, c = channel_index; run < length; run += span, c++) {
       TV run_weight = by_element ? (TV)1 : load_weights(weight, DTYPE1, c, 0, span, false, 1);
       for (long i = first_part; i < span; i += step) {
         TV g = load_part(dy + run * size, i, span, DTYPE0, 0);
@@ -201,11 +201,11 @@ __kernel GROUPS_OF(LSIZE) void norm_sums_rows(SUMS_ARGUMENTS) {
   GROUP_SHARED(shared);
   GROUP_TASKS(channels * splits, first, last);
   for (long task = first; task < last; task++) {
-    long channel = task % channels, split = task / channels;
+    long channel_index = task % channels, split = task / channels;
     TV products = (TV)0, total = (TV)0;
     T last_products = 0, last_total = 0;
     for (long o = outer * split / splits; o < outer * (split + 1) / splits; o++) {
-      long stat = o * stat_outer + channel / stat_channels, start = (o * channels + channel) * inner * size;
+      long stat = o * stat_outer + channel_index / stat_channels, start = (o * channels + channel_index) * inner * size;
       __global const uchar *dy = grad + grad_offset + start, *x = input + input_offset + start;
       T center = load(mean + mean_offset, stat, stat_dtype), scale = load(rstd + rstd_offset, stat, stat_dtype);
       TV run_products = (TV)0;
@@ -301,10 +301,10 @@ __kernel GROUPS_OF(LSIZE) void norm_sums_finish(__global const uchar *sums, ulon
   __local T products_of[LSIZE], totals_of[LSIZE];
 #endif
   COLUMN_TASKS(channels, parts, false, first, last);
-  for (long channel = first; channel < last; channel++) {
-    __global const T *found = (__global const T *)(sums + sums_offset) + channel;
+  for (long channel_index = first; channel_index < last; channel_index++) {
+    __global const T *found = (__global const T *)(sums + sums_offset) + channel_index;
     T products = 0, total = 0;
-    for (long split = PART; split < splits && IS_TASK(channel, channels); split += PARTS) {
+    for (long split = PART; split < splits && IS_TASK(channel_index, channels); split += PARTS) {
       products += found[split * channels];
       total += found[(splits + split) * channels];
     }
@@ -312,20 +312,20 @@ __kernel GROUPS_OF(LSIZE) void norm_sums_finish(__global const uchar *sums, ulon
     products_of[item] = products;
     totals_of[item] = total;
     FOLD_PARTS(products_of[item] += products_of[other]; totals_of[item] += totals_of[other]);
-    if (part > 0 || !IS_TASK(channel, channels)) continue;
+    if (part > 0 || !IS_TASK(channel_index, channels)) continue;
     products = products_of[item];
     total = totals_of[item];
 #endif
-    if (grad_weight) store(grad_weight + grad_weight_offset, channel, DTYPE1, products);
-    if (grad_bias) store(grad_bias + grad_bias_offset, channel, DTYPE1, total);
+    if (grad_weight) store(grad_weight + grad_weight_offset, channel_index, DTYPE1, products);
+    if (grad_bias) store(grad_bias + grad_bias_offset, channel_index, DTYPE1, total);
     if (coefficients) {
-      __global T *out = (__global T *)(coefficients + coefficients_offset) + channel;
-      T scale = load(rstd + rstd_offset, channel, stat_dtype);
-      T a = weight ? load(weight + weight_offset, channel, DTYPE1) * scale : scale;
+      __global T *out = (__global T *)(coefficients + coefficients_offset) + channel_index;
+      T scale = load(rstd + rstd_offset, channel_index, stat_dtype);
+      T a = weight ? load(weight + weight_offset, channel_index, DTYPE1) * scale : scale;
       out[0] = a;
       // In evaluation the statistics are constants, and pass no gradient.
       out[channels] = training ? -a * scale * products / (T)count : 0;
-      out[2 * channels] = load(mean + mean_offset, channel, stat_dtype);
+      out[2 * channels] = load(mean + mean_offset, channel_index, stat_dtype);
       out[3 * channels] = training ? -a * total / (T)count : 0;
     }
   }

@@ -77,14 +77,14 @@ INLINE TV lane_parameters(__global const uchar *scales, long column, long column
   UNROLL for (int r = 0; r < COUNT; r++) products[r] = (TV)0;                                                       \
   UNROLL for (int s = 0; s < VALUES; s++) {                                                                         \
           const TV v = TO_TV(words >> (4 * s) & 15);                                                                \
-  UNROLL for (int r = 0; r < COUNT; r++) products[r] = fma(v, here[r * pitch + s].values, products[r]);             \
+  UNROLL for (int r = 0; r < COUNT; r++) products[r] = FMA_OR_MAD(v, here[r * pitch + s].values, products[r]);        \
         }                                                                                                           \
         const TV scale = lane_parameters(scales, column + c, columns, block, 0, log2_group, DTYPE0);                \
         const TV zero = lane_parameters(scales, column + c, columns, block, 1, log2_group, DTYPE0);                 \
         /* The values are 8 too high. */                                                                            \
-        const TV offset = fma(scale, (TV)-8, zero);                                                                 \
+        const TV offset = FMA_OR_MAD(scale, (TV)-8, zero);                                                            \
   UNROLL for (int r = 0; r < COUNT; r++)                                                                            \
-          sums[c][r] += fma(products[r], scale, here[r * pitch + VALUES].values * offset);                          \
+          sums[c][r] += FMA_OR_MAD(products[r], scale, here[r * pitch + VALUES].values * offset);                     \
       }                                                                                                             \
     }                                                                                                               \
     for (int c = 0; c < TILE_ROWS; c++) {                                                                           \

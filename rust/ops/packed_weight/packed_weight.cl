@@ -45,7 +45,7 @@ __kernel GROUPS_OF(LSIZE) void int8_few_rows(FEW_ROWS_ARGUMENTS) {
         for (int r = 0; r < ROWS; r++) {
           // Past the last row, the last row is read again, and its sum is not stored.
           const TV other = load_part(x + min(row + r, rows - 1) * k * size, i, k, DTYPE0, 0);
-          products[r] = fma(v, other, products[r]);
+          products[r] = FMA_OR_MAD(v, other, products[r]);
         }
       }
       for (int r = 0; r < ROWS; r++) sums[r] = lanes_sum(products[r]);
@@ -99,10 +99,10 @@ __kernel GROUPS_OF(LSIZE) void int4_few_rows(FEW_ROWS_ARGUMENTS, int log2_pairs,
           T product = 0, total = 0;
   UNROLL for (int part = 0; part < 4; part++) {
             const T a = load(other, 8 * part, DTYPE0), b = load(other, 8 * part + 1, DTYPE0);
-            product = fma(INT4_VALUE(word, part, 0), a, fma(INT4_VALUE(word, part, 1), b, product));
+            product = FMA_OR_MAD(INT4_VALUE(word, part, 0), a, FMA_OR_MAD(INT4_VALUE(word, part, 1), b, product));
             total += a + b;
           }
-          sums[r] += fma(product, scale, total * zero);
+          sums[r] += FMA_OR_MAD(product, scale, total * zero);
         }
       }
       STORE_SUMS(sums, row, column, (T)1)
@@ -124,6 +124,6 @@ __kernel void int4_unpack(__global const uchar *weight, ulong weight_offset, __g
   for (int part = 0; part < 4; part++) {
     for (int neighbour = 0; neighbour < 2; neighbour++)
       store(out + out_offset, column * k + word.column + 8 * part + neighbour, DTYPE0,
-            fma(INT4_VALUE(word, part, neighbour), scale, zero));
+            FMA_OR_MAD(INT4_VALUE(word, part, neighbour), scale, zero));
   }
 }

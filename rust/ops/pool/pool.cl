@@ -110,14 +110,14 @@ INLINE long average_divisor(const PoolWindow *w, int adaptive, const AverageDivi
 // The position of a task: its index in the planes, its first channel, its number of channels, and its sample.
 typedef struct {
   int at[3], width;
-  long channel, sample;
+  long channel_index, sample;
 } Task;
 
 INLINE Task find_task(const Layout *layout, bool channels_last, long index) {
   Task task;
   long strips = (layout->sizes[3] + VEC - 1) / VEC;
   if (channels_last) {
-    task.channel = index % strips * VEC;
+    task.channel_index = index % strips * VEC;
     index /= strips;
   }
   for (int d = 0; d < 3; d++) {
@@ -125,20 +125,20 @@ INLINE Task find_task(const Layout *layout, bool channels_last, long index) {
     index /= layout->sizes[d];
   }
   if (!channels_last) {
-    task.channel = index % strips * VEC;
+    task.channel_index = index % strips * VEC;
     index /= strips;
   }
   task.sample = index;
-  task.width = (int)min(layout->sizes[3] - task.channel, (long)VEC);
+  task.width = (int)min(layout->sizes[3] - task.channel_index, (long)VEC);
   return task;
 }
 
 // Advances to the next channels. After the last, goes back to the first and returns false.
 INLINE bool next_channels(const Layout *layout, Task *task) {
-  task->channel += VEC;
-  bool more = task->channel < layout->sizes[3];
-  if (!more) task->channel = 0;
-  task->width = (int)min(layout->sizes[3] - task->channel, (long)VEC);
+  task->channel_index += VEC;
+  bool more = task->channel_index < layout->sizes[3];
+  if (!more) task->channel_index = 0;
+  task->width = (int)min(layout->sizes[3] - task->channel_index, (long)VEC);
   return more;
 }
 
@@ -155,7 +155,7 @@ INLINE void next_task(const Layout *layout, bool channels_last, Task *task) {
 
 // Byte offset of the first channel's plane of a task, and of a position in a plane.
 INLINE long plane_of(const Layout *layout, int operand, const Task *task) {
-  return task->channel * layout->strides[operand][3] + task->sample * layout->strides[operand][4];
+  return task->channel_index * layout->strides[operand][3] + task->sample * layout->strides[operand][4];
 }
 INLINE long spatial_offset(const Layout *layout, int operand, int x, int y, int z) {
   return x * layout->strides[operand][0] + y * layout->strides[operand][1] + z * layout->strides[operand][2];
@@ -170,7 +170,7 @@ INLINE long spatial_offset(const Layout *layout, int operand, int x, int y, int 
   for (long index = first; index < last; index++, next_task(&layout, channels_last, &task))
 
 // True if a task may have another position than the previous task: finding windows takes divisions.
-#define MOVED (index == first || task.channel == 0 || !channels_last)
+#define MOVED (index == first || task.channel_index == 0 || !channels_last)
 
 #define FOR_RANGE(r, x, y, z)                              \
   for (int z = r.begin[2]; z < r.end[2]; z += r.step[2])   \

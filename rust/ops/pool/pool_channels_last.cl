@@ -19,7 +19,7 @@ INLINE Task position_at(const Layout *layout, long index) {
     task.at[d] = (int)(index % layout->sizes[d]);
     index /= layout->sizes[d];
   }
-  task.channel = 0;
+  task.channel_index = 0;
   task.sample = index;
   task.width = VEC;
   return task;
@@ -39,10 +39,10 @@ INLINE long position_offset(const Layout *layout, int operand, const Task *task)
 }
 
 // LOAD and STORE take `s`, the index of a vector of channels.
-#define LOAD_WHOLE(p) load_vector(p, channel + s * VEC, DTYPE0)
-#define LOAD_LAST(p) load_part(p, channel + s * VEC, channels, DTYPE0, 0)
-#define STORE_WHOLE(p, v) store_vector(p, channel + s * VEC, DTYPE0, v)
-#define STORE_LAST(p, v) store_part(p, channel + s * VEC, channels, DTYPE0, v)
+#define LOAD_WHOLE(p) load_vector(p, channel_index + s * VEC, DTYPE0)
+#define LOAD_LAST(p) load_part(p, channel_index + s * VEC, channels, DTYPE0, 0)
+#define STORE_WHOLE(p, v) store_vector(p, channel_index + s * VEC, DTYPE0, v)
+#define STORE_LAST(p, v) store_part(p, channel_index + s * VEC, channels, DTYPE0, v)
 #define FOR_STRIPS(COUNT) UNROLL for (int s = 0; s < COUNT; s++)
 
 // The largest of COUNT vectors of channels from `channel` on, and their indices.
@@ -68,7 +68,7 @@ INLINE long position_offset(const Layout *layout, int operand, const Task *task)
   }                                                                                                 \
   FOR_STRIPS(COUNT) {                                                                               \
     STORE(out, best[s]);                                                                            \
-    const long at = channel + s * VEC;                                                              \
+    const long at = channel_index + s * VEC;                                                        \
     for (int l = 0; l < VEC && at + l < channels; l++) chosen[at + l] = where[s].lanes[l];          \
   }
 
@@ -81,11 +81,11 @@ __kernel void max_pool_channels_last(__global uchar *output, ulong output_offset
     __global const uchar *p = input + input_offset + plane_of(&layout, 2, &task);
     __global uchar *out = output + output_offset + position_offset(&layout, 0, &task);
     __global long *chosen = (__global long *)(indices + indices_offset + position_offset(&layout, 1, &task));
-    long channel = 0;
-    for (; channel + STRIPS * VEC <= channels; channel += STRIPS * VEC) {
+    long channel_index = 0;
+    for (; channel_index + STRIPS * VEC <= channels; channel_index += STRIPS * VEC) {
       MAX_OF(STRIPS, LOAD_WHOLE, STORE_WHOLE)
     }
-    for (; channel < channels; channel += VEC) {
+    for (; channel_index < channels; channel_index += VEC) {
       MAX_OF(1, LOAD_LAST, STORE_LAST)
     }
   }
@@ -113,11 +113,11 @@ __kernel void avg_pool_channels_last(__global uchar *output, ulong output_offset
     T divisor = (T)average_divisor(&w, ADAPTIVE, &divided_by, task.at[0], task.at[1], task.at[2]);
     __global const uchar *p = input + input_offset + plane_of(&layout, 1, &task);
     __global uchar *out = output + output_offset + position_offset(&layout, 0, &task);
-    long channel = 0;
-    for (; channel + STRIPS * VEC <= channels; channel += STRIPS * VEC) {
+    long channel_index = 0;
+    for (; channel_index + STRIPS * VEC <= channels; channel_index += STRIPS * VEC) {
       AVERAGE_OF(STRIPS, LOAD_WHOLE, STORE_WHOLE)
     }
-    for (; channel < channels; channel += VEC) {
+    for (; channel_index < channels; channel_index += VEC) {
       AVERAGE_OF(1, LOAD_LAST, STORE_LAST)
     }
   }

@@ -328,19 +328,20 @@ __kernel void resample(__global uchar *output, ulong output_offset, __global con
   for (long task = first; task < last;) {
     long position = task % of_row, rest = task / of_row;
     long end = min(last, task + of_row - position);
-    long x = by_channel ? position / strips : 0, strip = by_channel ? position % strips : position, channel = 0;
+    long x = by_channel ? position / strips : 0, strip = by_channel ? position % strips : position, channel_index = 0;
     long y = rest % layout.sizes[1];
     rest /= layout.sizes[1];
     long z = rest % layout.sizes[2];
     rest /= layout.sizes[2];
     if (!by_channel) {
-      channel = rest % channels;
+      channel_index = rest % channels;
       rest /= channels;
     }
     TableRow y_row = table_row(tables, &y_axis, y), z_row = table_row(tables, &z_axis, z);
-    __global const uchar *in = input + input_offset + channel * layout.strides[1][3] + rest * layout.strides[1][4];
+    __global const uchar *in =
+        input + input_offset + channel_index * layout.strides[1][3] + rest * layout.strides[1][4];
     __global uchar *out = output + output_offset + y * layout.strides[0][1] + z * layout.strides[0][2] +
-                          channel * layout.strides[0][3] + rest * layout.strides[0][4];
+                          channel_index * layout.strides[0][3] + rest * layout.strides[0][4];
     TableRow x_row;
     if (by_channel) x_row = table_row(tables, &x_axis, x);
     for (; task < end; task++, strip++) {

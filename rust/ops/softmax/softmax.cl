@@ -24,15 +24,15 @@ INLINE T largest(TV v) {
 // whose bits are then the lowest of the sum: PoCL's rint takes a dozen instructions.
 #if defined(CLASS_F) && VEC > 1
 INLINE TV exp_below(TV x) {
-  TV shifted = fma(x, (TV)1.44269504f, (TV)12582912.0f);
+  TV shifted = FMA_OR_MAD(x, (TV)1.44269504f, (TV)12582912.0f);
   TV n = shifted - 12582912.0f;
-  TV r = fma(n, (TV)-1.42860677e-06f, fma(n, (TV)-0.693145752f, x));
-  TV p = fma(r, (TV)1.98756915e-04f, (TV)1.39819995e-03f);
-  p = fma(p, r, (TV)8.33345191e-03f);
-  p = fma(p, r, (TV)4.16657959e-02f);
-  p = fma(p, r, (TV)1.66666655e-01f);
-  p = fma(p, r, (TV)5.00000012e-01f);
-  p = fma(p, r * r, r) + 1;
+  TV r = FMA_OR_MAD(n, (TV)-1.42860677e-06f, FMA_OR_MAD(n, (TV)-0.693145752f, x));
+  TV p = FMA_OR_MAD(r, (TV)1.98756915e-04f, (TV)1.39819995e-03f);
+  p = FMA_OR_MAD(p, r, (TV)8.33345191e-03f);
+  p = FMA_OR_MAD(p, r, (TV)4.16657959e-02f);
+  p = FMA_OR_MAD(p, r, (TV)1.66666655e-01f);
+  p = FMA_OR_MAD(p, r, (TV)5.00000012e-01f);
+  p = FMA_OR_MAD(p, r * r, r) + 1;
   TM bits = PASTE(as_, PASTE(TM_NAME, VEC))(p) + (PASTE(as_, PASTE(TM_NAME, VEC))(shifted) << 23);
   return x < -87.0f ? (TV)0 : PASTE(as_, PASTE(T_NAME, VEC))(bits);
 }

@@ -245,10 +245,21 @@ def test_the_limit_can_be_read_and_must_be_a_fraction(device):
             torch.opencl.set_per_process_memory_fraction(wrong)
 
 
-def test_an_allocation_over_the_limit_of_the_device_names_the_limit(device):
-    over = torch.opencl.get_device_properties().max_alloc_bytes + 1
-    with pytest.raises(torch.OutOfMemoryError, match="CL_DEVICE_MAX_MEM_ALLOC_SIZE"):
+def test_an_allocation_over_the_memory_of_the_device_names_the_limit(device):
+    over = torch.opencl.get_device_properties().total_memory + 1
+    with pytest.raises(torch.OutOfMemoryError, match=r"CL_DEVICE_MAX_MEM_ALLOC_SIZE.*split the tensor.*Driver:"):
         torch.empty(over, dtype=torch.uint8, device=device)
+
+
+def test_an_allocation_over_the_reported_limit_is_left_to_the_driver(device):
+    over = torch.opencl.get_device_properties().max_alloc_bytes + 1
+    try:
+        tensor = torch.empty(over, dtype=torch.uint8, device=device)
+    except torch.OutOfMemoryError as error:
+        assert "clCreateBuffer" in str(error) or "clSVMAlloc" in str(error)
+    else:
+        tensor[-1] = 7
+        assert tensor[-1].item() == 7
 
 
 def test_a_size_that_overflows_is_refused(device):

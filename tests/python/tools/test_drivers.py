@@ -17,7 +17,7 @@ needs_no_rusticl = pytest.mark.skipif(HAS_RUSTICL, reason="this machine has rust
 def checkout(tmp_path: Path) -> Path:
     """A folder with the script, and with tools that only record their arguments."""
     (tmp_path / "scripts").mkdir()
-    for name in (SCRIPT.name, "requirements-intel.txt"):
+    for name in (SCRIPT.name, "requirements-intel.txt", "requirements-fpga.txt"):
         shutil.copy(SCRIPT.with_name(name), tmp_path / "scripts")
     tool(tmp_path, "id", "echo 0")
     tool(tmp_path, "debootstrap", 'echo "$@"; for place; do [ "${place%.partial}" = "$place" ] || mkdir "$place"; done')
@@ -46,27 +46,32 @@ def test_invalid_arguments_are_refused(checkout: Path, arguments: tuple[str, ...
     assert done.returncode == 1 and "intel" in done.stderr and "rusticl" in done.stderr
 
 
-def test_a_command_sees_the_driver_and_separate_caches(checkout: Path) -> None:
-    library = checkout / ".drivers" / "intel" / "lib" / "libintelocl.so"
+from_pip = pytest.mark.parametrize("driver, name", [("intel", "libintelocl.so"), ("fpga", "libintelocl_emu.so")])
+
+
+@from_pip
+def test_a_command_sees_the_driver_and_separate_caches(checkout: Path, driver: str, name: str) -> None:
+    library = checkout / ".drivers" / driver / "lib" / name
     library.parent.mkdir(parents=True)
     library.touch()
-    done = run_with(checkout, "intel", "env")
+    done = run_with(checkout, driver, "env")
     variables = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     assert variables["OCL_ICD_VENDORS"] == variables["OCL_ICD_FILENAMES"] == str(library)
     assert variables["LD_LIBRARY_PATH"] == str(library.parent)
-    assert variables["XDG_CACHE_HOME"] == str(checkout / ".drivers" / "cache" / "intel")
-    assert run_with(checkout, "intel", "sh", "-c", "exit 7").returncode == 7
+    assert variables["XDG_CACHE_HOME"] == str(checkout / ".drivers" / "cache" / driver)
+    assert run_with(checkout, driver, "sh", "-c", "exit 7").returncode == 7
 
 
-def test_the_versions_installed_by_pip_are_pinned(checkout: Path) -> None:
+@from_pip
+def test_the_versions_installed_by_pip_are_pinned(checkout: Path, driver: str, name: str) -> None:
     # A fake pip, which creates the library and records its arguments.
-    tool(checkout, "python", 'echo "$@"; mkdir -p "${8}/lib" && touch "${8}/lib/libintelocl.so"')
-    done = run_with(checkout, "intel", "true", RUN=str(checkout / "tools" / "python"))
+    tool(checkout, "python", f'echo "$@"; mkdir -p "${{8}}/lib" && touch "${{8}}/lib/{name}"')
+    done = run_with(checkout, driver, "true", RUN=str(checkout / "tools" / "python"))
     assert done.returncode == 0, done.stderr
     wanted = Path(done.stdout.split(" -r ")[1].strip())
     names = [line for line in wanted.read_text().splitlines() if not line.startswith("#")]
     assert any(name.startswith("intel-opencl-rt==") for name in names) and all("==" in name for name in names)
-    assert (checkout / ".drivers" / "intel" / "lib" / "libintelocl.so").exists()
+    assert (checkout / ".drivers" / driver / "lib" / name).exists()
 
 
 @needs_no_rusticl

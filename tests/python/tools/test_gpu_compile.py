@@ -12,11 +12,12 @@ sys.path.insert(0, str(TESTS))
 
 from gpu_compile import build, limits, report, sources, targets, tools  # noqa: E402
 from gpu_compile.build import Result  # noqa: E402
+from gpu_compile.figures import CompileError, Figures, TooSlow  # noqa: E402
 from gpu_compile.occupancy import MULTIPROCESSORS, occupancy, of_launch  # noqa: E402
 from gpu_compile.programs import Launch, Program  # noqa: E402
 from gpu_compile.record import read, record_calls  # noqa: E402
 from gpu_compile.sample import of as sample_of  # noqa: E402
-from gpu_compile.targets import TARGETS, CompileError, Figures  # noqa: E402
+from gpu_compile.targets import TARGETS  # noqa: E402
 
 PTXAS = """\
 ptxas info    : 4 bytes gmem
@@ -241,7 +242,7 @@ def test_groups_are_limited_by_the_kernels_largest_group(monkeypatch: pytest.Mon
 
 def test_results_are_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Errors are cached too; but a compiler that exceeded the time limit is tried again."""
-    outcomes = [targets.TooSlow("no result"), CompileError("mistake"), AssertionError("compiled again")]
+    outcomes = [TooSlow("no result"), CompileError("mistake"), AssertionError("compiled again")]
 
     def fail(program: Program, compilers: tools.Tools) -> None:
         raise outcomes.pop(0)
@@ -283,6 +284,29 @@ def test_a_clang_that_does_not_read_libclc_is_skipped(
     old.chmod(0o755)
     monkeypatch.setenv("CLANG", str(old))
     assert tools.find() == compilers
+
+
+@pytest.mark.parametrize("target", ["skl", "acm-g10", "pvc"])
+def test_intels_compiler_reports_the_resources_of_kernels(compilers: tools.Tools, target: str) -> None:
+    if compilers.ocloc is None:
+        pytest.skip("ocloc is not installed: make gpu-compile unpacks it")
+    source = """
+        __kernel void plain(__global float4 *x) { x[get_global_id(0)] *= 2.0f; }
+        __kernel void array(__global int *x, int n) {
+            __local int shared[128];
+            shared[get_local_id(0)] = x[n];
+            barrier(CLK_LOCAL_MEM_FENCE);
+            x[get_global_id(0)] = shared[n & 127];
+        }
+    """
+    kernels = TARGETS[target].compile(Text("text", source, "-cl-std=CL1.2"), compilers)
+    assert kernels["plain"].scratch == kernels["plain"].spills == kernels["plain"].local == 0
+    assert kernels["plain"].lanes in (16, 32)
+    assert kernels["array"].local >= 512
+    with pytest.raises(CompileError, match="no_such_name"):
+        TARGETS[target].compile(Text("text", "__kernel void a(int x) { x = no_such_name; }", ""), compilers)
+    double = Text("text", "__kernel void a(__global double *x) { x[0] *= 3; }", "-D HAS_FP64 -D CLASS_D")
+    assert bool(TARGETS[target].compile(double, compilers)) == (target != "acm-g10")
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx1030"])

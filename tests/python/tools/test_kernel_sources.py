@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 
 import torch
+import yaml
+from torch._inductor.utils import run_and_get_code
 
 KERNELS = Path(__file__).parents[3] / "rust"
 FLOAT = r"(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?|0x[0-9a-fA-F.]+p[-+]?\d+"
@@ -74,3 +76,30 @@ def test_bare_inlines_are_found() -> None:
 
 def test_structs_have_the_same_layout_in_kernels_and_on_the_host(device: torch.device) -> None:
     assert torch.ops.torch_opencl.struct_mismatches(device.index or 0) == ""
+
+
+# Words that some compilers reserve: OpenCL C for later versions, Intel's and Xilinx's compilers for FPGAs, and GNU C.
+RESERVED = {"channel", "pipe", "reserve_id_t", "quad", "imaginary", "asm", "typeof", "xcl_pipeline_loop"}
+
+
+def reserved_words(text: str) -> set[str]:
+    """Identifiers of OpenCL C that a compiler may refuse."""
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+    return RESERVED.intersection(re.findall(r"[A-Za-z_]\w*", code))
+
+
+def test_no_identifier_is_a_reserved_word_of_another_compiler() -> None:
+    """Intel's compiler for FPGAs has a type named channel."""
+    assert reserved_words("long channel = 0; // quad") == {"channel"}
+    sources = {path.name: path.read_text() for path in KERNELS.rglob("*.cl")}
+    for row in yaml.safe_load((KERNELS.parent / "native_functions.yaml").read_text()):
+        sources[str(row.get("op"))] = " ".join(str(text) for key, text in row.items() if key.startswith("expr"))
+    assert {name: found for name, text in sources.items() if (found := reserved_words(text))} == {}
+
+
+def test_generated_kernels_have_no_reserved_word(device: torch.device) -> None:
+    function = torch.compile(lambda x, y: ((x @ y).relu() + x.mean(-1, keepdim=True)).softmax(-1).cumsum(0))
+    _, codes = run_and_get_code(function, torch.rand(64, 64, device=device), torch.rand(64, 64, device=device))
+    text = "\n".join(codes)
+    assert "__kernel" in text or "KERNEL" in text
+    assert reserved_words(text) == set()

@@ -71,9 +71,9 @@ __kernel void winograd_weight(__global const uchar *weight, ulong weight_offset,
         __global const R *element = from + c * layout.channel_stride + i * layout.strides[1] + j * layout.strides[0];
         Lanes lanes;
         for (int l = 0; l < VEC; ++l) {
-          const int r = l % TILE_ROWS, channel = l / TILE_ROWS;
-          const bool exists = r < count && channel < channels;
-          lanes.lanes[l] = exists ? element[r * layout.out_stride + channel * layout.channel_stride] : 0;
+          const int r = l % TILE_ROWS, channel_index = l / TILE_ROWS;
+          const bool exists = r < count && channel_index < channels;
+          lanes.lanes[l] = exists ? element[r * layout.out_stride + channel_index * layout.channel_stride] : 0;
         }
         weights[i][j] = lanes.vector;
       }

@@ -89,9 +89,9 @@ ALWAYS_INLINE void read_lanes(__global const R *input, const long *rows, const l
 }
 
 // Reads a channel's tiles as [IN_SIDE rows][RUN columns][lanes]. Values from outside the input do not matter.
-static inline void read_rows(const Images *images, const Tiles *tiles, __global const R *input, long channel,
+static inline void read_rows(const Images *images, const Tiles *tiles, __global const R *input, long channel_index,
                              __local R *out) {
-  const long at = channel * images->in_channel_stride;
+  const long at = channel_index * images->in_channel_stride;
   if (at + tiles->lowest >= 0 && at + tiles->highest + RUN <= images->elements) {
     for (int i = 0; i < IN_SIDE; ++i)
       for (int j = 0; j < RUN; j += BLOCK)

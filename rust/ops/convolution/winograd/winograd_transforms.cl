@@ -24,20 +24,20 @@
 
 // The input transform: one dimension of B' s B.
 ALWAYS_INLINE void transform_input(const TV *s, TV *out) {
-  const TV p_even = fma((TV)(-Q2), s[2], s[4]), p_odd = fma((TV)(-Q2), s[1], s[3]);
-  const TV q_even = fma((TV)(-P2), s[2], s[4]), q_odd = fma((TV)(-P2), s[1], s[3]);
-  out[0] = fma((TV)(-(P2 + Q2)), s[2], fma((TV)(P2 * Q2), s[0], s[4]));
-  out[1] = fma((TV)(P), p_odd, p_even);
-  out[2] = fma((TV)(-P), p_odd, p_even);
-  out[3] = fma((TV)(Q), q_odd, q_even);
-  out[4] = fma((TV)(-Q), q_odd, q_even);
-  out[5] = fma((TV)(-(P2 + Q2)), s[3], fma((TV)(P2 * Q2), s[1], s[5]));
+  const TV p_even = FMA_OR_MAD((TV)(-Q2), s[2], s[4]), p_odd = FMA_OR_MAD((TV)(-Q2), s[1], s[3]);
+  const TV q_even = FMA_OR_MAD((TV)(-P2), s[2], s[4]), q_odd = FMA_OR_MAD((TV)(-P2), s[1], s[3]);
+  out[0] = FMA_OR_MAD((TV)(-(P2 + Q2)), s[2], FMA_OR_MAD((TV)(P2 * Q2), s[0], s[4]));
+  out[1] = FMA_OR_MAD((TV)(P), p_odd, p_even);
+  out[2] = FMA_OR_MAD((TV)(-P), p_odd, p_even);
+  out[3] = FMA_OR_MAD((TV)(Q), q_odd, q_even);
+  out[4] = FMA_OR_MAD((TV)(-Q), q_odd, q_even);
+  out[5] = FMA_OR_MAD((TV)(-(P2 + Q2)), s[3], FMA_OR_MAD((TV)(P2 * Q2), s[1], s[5]));
 }
 
 // The weight transform: one dimension of G w G'.
 ALWAYS_INLINE void transform_weight(const TV *w, TV *out) {
-  const TV p_even = P_SCALE * fma((TV)(P2), w[2], w[0]), p_odd = (P_SCALE * P) * w[1];
-  const TV q_even = Q_SCALE * fma((TV)(Q2), w[2], w[0]), q_odd = (Q_SCALE * Q) * w[1];
+  const TV p_even = P_SCALE * FMA_OR_MAD((TV)(P2), w[2], w[0]), p_odd = (P_SCALE * P) * w[1];
+  const TV q_even = Q_SCALE * FMA_OR_MAD((TV)(Q2), w[2], w[0]), q_odd = (Q_SCALE * Q) * w[1];
   out[0] = ZERO_SCALE * w[0];
   out[1] = p_even + p_odd;
   out[2] = p_even - p_odd;
@@ -51,14 +51,14 @@ ALWAYS_INLINE void transform_output(const TV *m, TV *out) {
   const TV p_even = m[1] + m[2], p_odd = P * (m[1] - m[2]), q_even = m[3] + m[4], q_odd = Q * (m[3] - m[4]);
   out[0] = m[0] + (p_even + q_even);
   out[1] = p_odd + q_odd;
-  out[2] = fma((TV)(P2), p_even, Q2 * q_even);
-  out[3] = fma((TV)(P2), p_odd, fma((TV)(Q2), q_odd, m[5]));
+  out[2] = FMA_OR_MAD((TV)(P2), p_even, Q2 * q_even);
+  out[3] = FMA_OR_MAD((TV)(P2), p_odd, FMA_OR_MAD((TV)(Q2), q_odd, m[5]));
 }
 
 // For the gradient of the weight: one dimension of A r A'.
 ALWAYS_INLINE void transform_grad_output(const TV *r, TV *out) {
-  const TV p_even = fma((TV)(P2), r[2], r[0]), p_odd = P * fma((TV)(P2), r[3], r[1]);
-  const TV q_even = fma((TV)(Q2), r[2], r[0]), q_odd = Q * fma((TV)(Q2), r[3], r[1]);
+  const TV p_even = FMA_OR_MAD((TV)(P2), r[2], r[0]), p_odd = P * FMA_OR_MAD((TV)(P2), r[3], r[1]);
+  const TV q_even = FMA_OR_MAD((TV)(Q2), r[2], r[0]), q_odd = Q * FMA_OR_MAD((TV)(Q2), r[3], r[1]);
   out[0] = r[0];
   out[1] = p_even + p_odd;
   out[2] = p_even - p_odd;
@@ -71,9 +71,9 @@ ALWAYS_INLINE void transform_grad_output(const TV *r, TV *out) {
 ALWAYS_INLINE void transform_grad_weight(const TV *m, TV *out) {
   const TV p_even = P_SCALE * (m[1] + m[2]), p_odd = P_SCALE * (m[1] - m[2]);
   const TV q_even = Q_SCALE * (m[3] + m[4]), q_odd = Q_SCALE * (m[3] - m[4]);
-  out[0] = fma((TV)(ZERO_SCALE), m[0], p_even + q_even);
-  out[1] = fma((TV)(P), p_odd, Q * q_odd);
-  out[2] = fma((TV)(P2), p_even, fma((TV)(Q2), q_even, m[5]));
+  out[0] = FMA_OR_MAD((TV)(ZERO_SCALE), m[0], p_even + q_even);
+  out[1] = FMA_OR_MAD((TV)(P), p_odd, Q * q_odd);
+  out[2] = FMA_OR_MAD((TV)(P2), p_even, FMA_OR_MAD((TV)(Q2), q_even, m[5]));
 }
 
 // Both dimensions of a transform from FROM x FROM to TO x TO vectors. LOAD and STORE are expressions of row i and
