@@ -32,6 +32,8 @@ LEFT_OUT += ("test_sweep.py", "test_upstream.py", "test_models.py", "test_fakes.
 LEFT_OUT += ("test_c_interface.py", "test_bundle.py", "test_integrations.py")
 # Tests that read the sources, and tests of scripts for CUDA, which the machine may have.
 LEFT_OUT += ("test_settings.py", "test_build_progress.py", "test_cuda_scripts.py")
+# A test of networks.
+LEFT_OUT += ("test_distributed_hosts.py",)
 # Tests of CPU devices.
 LEFT_OUT += ("test_small_calls.py", "test_small_layers.py", "test_small_work.py")
 # The distributions in each folder of vendor/ (gpu_kit.check.environment). typing_extensions, which the

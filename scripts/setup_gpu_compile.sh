@@ -32,22 +32,29 @@ unpack_ocloc() {
   echo "==> unpacking ocloc of $package into $folder (apt-get download)"
   rm -rf "$folder.partial"
   mkdir -p "$folder.partial/packages"
-  (
-    cd "$folder.partial/packages"
-    apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances \
-      "$package" | grep -E '^(lib(igc|igd|opencl-clang|llvm|clang-cpp|llvmspirv)|intel-)' | sort -u |
-      xargs apt-get download -qq
-    for package in *.deb; do dpkg -x "$package" ..; done
-    ls -- *.deb >../version
-  ) >/dev/null 2>&1 || { echo "==> ocloc cannot be had from this machine's packages: Intel's GPUs are left out" && return; }
-  rm -rf "$folder.partial/packages" "$folder"
-  mv "$folder.partial" "$folder"
+  if (cd "$folder.partial/packages" && unpack "$package") >/dev/null 2>&1; then
+    rm -rf "$folder.partial/packages" "$folder"
+    mv "$folder.partial" "$folder"
+  else
+    rm -rf "$folder.partial"
+    echo "==> ocloc cannot be had from this machine's packages: Intel's GPUs are left out"
+  fi
 }
 
+# unpack PACKAGE: into the parent of the current folder, with the libraries that it needs; fails without all of them.
+unpack() {
+  local options=(--recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances) package
+  apt-cache depends "${options[@]}" "$1" |
+    grep -E '^(lib(igc|igd|opencl-clang|llvm|clang-cpp|llvmspirv)|intel-)' | sort -u | xargs apt-get download -qq || return
+  for package in *.deb; do dpkg -x "$package" .. || return; done
+  ls -- *.deb >../version
+}
+
+if find_tools && [ -x target/gpu_compile/ocloc/usr/bin/ocloc ]; then exit 0; fi
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq; fi
 unpack_ocloc
 if find_tools; then exit 0; fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-  apt-get update -qq
   release=$(newest_clang)
   if [ -n "$release" ]; then
     echo "==> installing clang-$release libclc-$release (apt-get)"

@@ -8,7 +8,7 @@ namespace {
 
 // The fewest elements of a large call.
 constexpr int64_t kMinLarge = int64_t{1} << 16;
-// Our kernels for CPUs compute as many elements at once: a lane of a vector for each channel, or row of a scatter.
+// Lanes of a vector. Our kernels use one for each channel, or each row of a scatter.
 constexpr int64_t kMinLanes = 16;
 
 } // namespace

@@ -75,7 +75,7 @@ constexpr bool is_small(Cost cost, const Work& work) {
   return work.elements <= most.elements && work.results <= most.results && work.multiplications <= most.multiplications;
 }
 
-// Returns true if the device of `tensor` is the CPU and its kernel computes such a call, with `elements` elements.
+// Returns true if the device of `tensor` is the CPU, and ATen's kernel computes such a call with `elements` elements.
 bool runs_on_cpu(CpuCalls calls, const at::TensorBase& tensor, int64_t elements);
 
 inline bool runs_on_cpu(CpuCalls calls, const at::TensorBase& tensor) {

@@ -149,8 +149,8 @@ std::tuple<at::Tensor, at::Tensor> nll_loss2d_forward(
 at::Tensor nll_loss2d_backward(const Arguments<at::_ops::nll_loss2d_backward>& args) {
   const at::Tensor weight = value_of(args.weight);
   check_nll_loss2d(args.self, args.target, weight);
-  // The CPU's function rejects an input that is not contiguous.
-  if (args.self.is_contiguous()) {
+  // The CPU's function rejects an input that is not contiguous and, without a reduction, does not check classes.
+  if (args.self.is_contiguous() && args.reduction != at::Reduction::None) {
     auto gradient = attempt_on_host<at::_ops::nll_loss2d_backward, Cost::Table>(
         args.grad_output, args.self, args.target, args.weight, args.reduction, args.ignore_index, args.total_weight);
     if (gradient.has_value()) return std::move(*gradient);

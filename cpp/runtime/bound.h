@@ -63,7 +63,7 @@ auto bind_as(Return (*)(Args...)) {
   };
 }
 
-// cxx declares functions without a `Result` so.
+// Functions without a `Result`, which cxx declares noexcept.
 template <auto kFunction, class Return, class... Args>
 auto bind_as(Return (*)(Args...) noexcept) {
   return [](typename BoundArgument<Args>::Type... args) { return call_bound<kFunction, Return, Args...>(args...); };

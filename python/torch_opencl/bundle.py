@@ -45,7 +45,7 @@ def export(folder: str | os.PathLike[str], run: Sequence[str] = (), device: Devi
         device: the device; the current one by default.
 
     Returns:
-        The number of programs in the folder, and of different kernels in them.
+        The number of programs in the folder, and of kernels in them.
 
     Raises:
         BundleError: the folder has programs of another version or device.
@@ -74,13 +74,19 @@ def export(folder: str | os.PathLike[str], run: Sequence[str] = (), device: Devi
     if known["made_of"] != made_of:
         raise BundleError(f"{target} has kernels of another version or class of devices: choose an empty folder")
     for program in programs:
-        name = f"{program['name'].split()[0]}-{program['key'][:16]}.cl"
-        (target / name).write_text(program.pop("source"))
-        key = program.pop("key")
-        known["programs"][key] = _merged(known["programs"].get(key), program) | {"file": name}
+        source, key = program.pop("source"), program.pop("key")
+        before = known["programs"].get(key)
+        merged = _merged(before, program)
+        # Another name if the program gets more kernels: a binary beside it is then not used any more.
+        kernels = hashlib.sha256(merged["build_options"].encode()).hexdigest()
+        name = f"{program['name'].split()[0]}-{key[:16]}-{kernels[:8]}.cl"
+        if before is not None and before["file"] != name:
+            (target / before["file"]).unlink(missing_ok=True)
+        (target / name).write_text(source)
+        known["programs"][key] = merged | {"file": name}
     text = json.dumps({"format": LISTING_FORMAT, **known}, indent=1)
     (target / LISTING).write_text(text + "\n")
-    return len(known["programs"]), len({name for each in known["programs"].values() for name in each["kernels"]})
+    return len(known["programs"]), sum(len(each["kernels"]) for each in known["programs"].values())
 
 
 def build(
@@ -240,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _export(options: argparse.Namespace) -> int:
     programs, kernels = export(options.folder, options.run, options.device)
-    print(f"{options.folder}: {programs} programs with {kernels} different kernels")
+    print(f"{options.folder}: {programs} programs with {kernels} kernels")
     if options.max_kernels is None or kernels <= options.max_kernels:
         return 0
     print(f"More than {options.max_kernels} kernels. By family of operators, the smallest first:", file=sys.stderr)
@@ -251,9 +257,9 @@ def _export(options: argparse.Namespace) -> int:
 
 def _by_family(folder: Path) -> list[tuple[str, list[str]]]:
     """The kernels of each family of operators, families with few kernels first."""
-    families: dict[str, set[str]] = {}
+    families: dict[str, list[str]] = {}
     for program in _read_listing(folder)["programs"].values():
-        families.setdefault(program["name"].split()[0], set()).update(program["kernels"])
+        families.setdefault(program["name"].split()[0], []).extend(program["kernels"])
     found = [(family, sorted(names)) for family, names in families.items()]
     return sorted(found, key=lambda each: (len(each[1]), each))
 

@@ -135,11 +135,11 @@ def _platform_lines(report: dict[str, Any]) -> Iterator[str]:
         yield f"Platform {index}: {entry['name']} ({entry['vendor']}), {entry['version']}"
         for device in entry["devices"]:
             yield f"  {device['type']}: {device['name']}, driver {device['driver_version']}"
-    for double in report.get("left_out", ()):
+    for duplicate in report.get("left_out", ()):
         yield ""
         yield (
-            f"Left out: {double['name']} of {double['platform']}, the same device as opencl:{double['same_as']}; "
-            f'TORCH_OPENCL_DEVICES="{double["platform"]}" selects it'
+            f"Left out: {duplicate['name']} of {duplicate['platform']}, which is opencl:{duplicate['same_as']}; "
+            f'TORCH_OPENCL_DEVICES="{duplicate["platform"]}" selects it'
         )
 
 

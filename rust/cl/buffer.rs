@@ -71,11 +71,12 @@ impl Buffer {
     }
 
     /// Allocates `size` bytes, more than the driver reports as the most for one buffer. Needs
-    /// [`DeviceInfo::has_unrestricted_sizes`](super::DeviceInfo::has_unrestricted_sizes).
-    pub fn unrestricted(context: &Context, size: usize) -> Result<Self> {
+    /// [`DeviceInfo::allows_large_buffers`](super::DeviceInfo::allows_large_buffers).
+    pub fn large(context: &Context, size: usize, host_visible: bool) -> Result<Self> {
         // From Intel's extension of `cl_mem_flags`.
         const CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL: u64 = 1 << 23;
-        let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL;
+        let host = if host_visible { CL_MEM_ALLOC_HOST_PTR } else { 0 };
+        let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL | host;
         // SAFETY: no host pointer is given, so the driver allocates the memory itself.
         let result = unsafe { create_buffer(context.handle, flags, size, std::ptr::null_mut()) };
         Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, shared: None })

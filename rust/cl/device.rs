@@ -92,8 +92,8 @@ pub struct DeviceInfo {
     pub fp16: bool,
     /// Unique id of the device, if the driver reports one.
     pub uuid: Option<[u8; 16]>,
-    /// Vendor and bus of the PCI device, if the driver reports the bus.
-    pub pci: Option<(u32, u32)>,
+    /// Bus, device and function of the PCI device, if the driver reports them.
+    pub pci: Option<[u32; 3]>,
     /// Extension names.
     pub extensions: Vec<String>,
 }
@@ -135,21 +135,21 @@ impl DeviceInfo {
                 .is_ok_and(|config| config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0),
             fp16: extensions.iter().any(|name| name == "cl_khr_fp16"),
             uuid: extensions.iter().any(|name| name == "cl_khr_device_uuid").then(|| device.uuid_khr().ok()).flatten(),
-            pci: pci_bus(&device, &extensions).zip(device.vendor_id().ok()).map(|(bus, vendor)| (vendor, bus)),
+            pci: pci_address(&device, &extensions),
             extensions,
         })
     }
 
-    /// Returns true if another driver presents the same device.
+    /// Returns true if `other` is this device, by another driver.
     pub fn is_same_device(&self, other: &Self) -> bool {
-        let is_same_uuid = self.uuid.is_some() && self.uuid == other.uuid;
-        let is_same_bus = self.pci.is_some() && self.pci == other.pci;
+        let is_same_uuid = self.uuid.is_some_and(|uuid| uuid != [0; 16]) && self.uuid == other.uuid;
+        let is_same_place = self.pci.is_some() && self.pci == other.pci;
         // A driver may present the parts of one device separately.
-        self.platform != other.platform && self.device_type == other.device_type && (is_same_uuid || is_same_bus)
+        self.platform != other.platform && self.device_type == other.device_type && (is_same_uuid || is_same_place)
     }
 
     /// Returns true if the driver is built on another API of the device's vendor: its own driver knows the device better.
-    pub fn is_layered(&self) -> bool {
+    pub fn is_by_other_vendor(&self) -> bool {
         ["rusticl", "Clover", "Portable Computing Language", "clvk", "OpenCLOn12"].contains(&self.platform.as_str())
     }
 
@@ -165,7 +165,7 @@ impl DeviceInfo {
 
     /// Returns true if the driver has a flag for buffers that are larger than `max_alloc`: Intel's driver for GPUs. Its
     /// kernels must be built with an option for such buffers.
-    pub fn has_unrestricted_sizes(&self) -> bool {
+    pub fn allows_large_buffers(&self) -> bool {
         self.device_type == DeviceType::Gpu && self.platform.starts_with("Intel(R) OpenCL")
     }
 
@@ -189,15 +189,15 @@ impl DeviceInfo {
     }
 }
 
-/// The bus of a PCI device, from whichever extension has it.
-fn pci_bus(device: &Device, extensions: &[String]) -> Option<u32> {
+/// Bus, device and function of a PCI device, from whichever extension has them.
+fn pci_address(device: &Device, extensions: &[String]) -> Option<[u32; 3]> {
     let has = |name: &str| extensions.iter().any(|known| known == name);
     if has("cl_khr_pci_bus_info") {
-        device.pci_bus_id_intel().ok()
+        let info = device.pcibusinfokhr_intel().ok()?;
+        Some([info.pci_bus, info.pci_device, info.pci_function])
     } else if has("cl_nv_device_attribute_query") {
-        device.pci_bus_id_nv().ok()
-    } else if has("cl_amd_device_attribute_query") {
-        device.pci_bus_id_amd().ok()
+        let slot = device.pci_slot_id_nv().ok()?;
+        Some([device.pci_bus_id_nv().ok()?, slot >> 3, slot & 7])
     } else {
         None
     }

@@ -27,7 +27,7 @@ pub use event::Event;
 pub use interrupt::{is_possible as is_interruptible, watch_signals, Deferred, Latch, RunHandlers};
 pub use kernel::{Arg, Kernel, Memory};
 pub use launch_batch::Start;
-pub use program::Program;
+pub use program::{Program, INVALID_KERNEL_NAME};
 pub use queue::{Grid, MapAccess, Queue, Read};
 pub use recording::Recording;
 pub use trace::{

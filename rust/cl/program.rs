@@ -25,6 +25,9 @@ unsafe impl Send for Program {}
 // SAFETY: as above.
 unsafe impl Sync for Program {}
 
+/// The code of the error for a kernel that a program does not have.
+pub const INVALID_KERNEL_NAME: i32 = opencl3::error_codes::CL_INVALID_KERNEL_NAME;
+
 impl Program {
     /// Compiles OpenCL C source.
     ///

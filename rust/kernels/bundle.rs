@@ -19,7 +19,7 @@ use super::ahead_of_time::{bundle_path, VARIABLE};
 use super::listing::{hexadecimal, Listing};
 use super::recipe::Recipe;
 use super::Family;
-use crate::cl::{Context, Program};
+use crate::cl::{Context, Program, INVALID_KERNEL_NAME};
 use crate::error::{Error, Result};
 use crate::runtime::Device;
 
@@ -176,19 +176,19 @@ impl Bundle {
     }
 }
 
-/// The name of a program's file in a bundle.
 /// The error of a kernel that a program lacks: bundles have only the kernels that a recorded script used.
 pub(super) fn without_kernel(kernel: &str, error: Error) -> Error {
-    let Ok(Some(bundle)) = of_process() else { return error };
+    let is_missing = matches!(error, Error::OpenCl { code: INVALID_KERNEL_NAME, .. });
+    let Some(bundle) = of_process().ok().flatten().filter(|_| is_missing) else { return error };
     Error::Unsupported(format!(
-        "OpenCL: the kernel bundle {} has no kernel '{kernel}' ({}), and with {VARIABLE} nothing is compiled. On a machine \
+        "OpenCL: the kernel bundle {} has no kernel '{kernel}', and with {VARIABLE} nothing is compiled. On a machine \
          with a compiler, list what this script uses, `python -m torch_opencl.bundle export FOLDER --run SCRIPT`, and \
          build the bundle from that folder.",
-        bundle.path.display(),
-        error.message()
+        bundle.path.display()
     ))
 }
 
+/// The name of a program's file in a bundle.
 fn file_name(key: &str) -> String {
     format!("programs/{key}.bin")
 }

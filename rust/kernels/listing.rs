@@ -10,6 +10,7 @@ use super::recipe::Recipe;
 use super::source::Switch;
 use super::spec::{Spec, Tier};
 use super::{Class, Family};
+use crate::cl::DeviceType;
 use crate::runtime::Device;
 
 /// A generic program: its source, and its compiler options.
@@ -23,8 +24,8 @@ pub struct Listing {
     pub source: String,
     /// The compiler's options.
     pub options: String,
-    /// The kernels that were requested; `None` for all that its source declares.
-    pub used: Option<BTreeSet<&'static str>>,
+    /// The kernels that it shall have; `None` for all that its source declares.
+    pub used_kernels: Option<BTreeSet<&'static str>>,
 }
 
 /// Programs that this process has requested, by key, if they are recorded.
@@ -38,13 +39,13 @@ impl Listing {
     }
 
     pub(super) fn of(recipe: &Recipe) -> Self {
-        let (source, options) = (recipe.source(), recipe.options());
-        Self { key: key(&source, &options), name: recipe.name(), source, options, used: None }
+        let (source, options) = (recipe.source(), recipe.bundle_options());
+        Self { key: key(&source, &options), name: recipe.name(), source, options, used_kernels: None }
     }
 
     /// Names of the kernels that it needs; its options may exclude some that its source declares.
     pub fn kernels(&self) -> Vec<&str> {
-        match &self.used {
+        match &self.used_kernels {
             Some(used) => used.iter().copied().collect(),
             None => kernels(&self.source),
         }
@@ -53,8 +54,8 @@ impl Listing {
     /// The options to compile it with: those that are part of its key, and those that leave out unused kernels.
     pub fn build_options(&self) -> String {
         // Directives around the kernels test these macros (rust/codegen/guards.rs).
-        let guards = self.used.iter().flatten().map(|kernel| format!(" -D KERNEL_{kernel}=1"));
-        let one = if self.used.is_some() { " -D ONE_KERNEL" } else { "" };
+        let guards = self.used_kernels.iter().flatten().map(|kernel| format!(" -D KERNEL_{kernel}=1"));
+        let one = if self.used_kernels.is_some() { " -D ONE_KERNEL" } else { "" };
         format!("{}{one}{}", self.options, guards.collect::<String>())
     }
 }
@@ -91,32 +92,35 @@ fn kernels(source: &str) -> Vec<&str> {
 pub fn record_programs() {
     let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
     recorded.get_or_insert_with(BTreeMap::new);
-    // While the lock is held: a thread that sees that recording is on takes it in `note`, and then finds the list.
+    // While the lock is held: `record`, which another thread may now call, takes it and then finds the list.
     ahead_of_time::start_recording();
 }
 
 /// The programs of which kernels have been requested so far.
 pub fn recorded_programs() -> Vec<Listing> {
     let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_used = |listing: &&Listing| listing.used.as_ref().is_none_or(|used| !used.is_empty());
+    let is_used = |listing: &&Listing| listing.used_kernels.as_ref().is_none_or(|used| !used.is_empty());
     recorded.iter().flat_map(BTreeMap::values).filter(is_used).cloned().collect()
 }
 
-/// Records a program, without kernels, and returns its key, if recording is on.
-pub(super) fn note(recipe: &Recipe) -> Option<String> {
+/// Records a program, if recording is on, and returns its key. Each kernel takes a part of an FPGA, so there the program gets
+/// only those that [`record_kernel`] names.
+pub(super) fn record(recipe: &Recipe) -> Option<String> {
     let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
     let programs = recorded.as_mut().filter(|_| recipe.is_whole_and_generic())?;
-    let listing = Listing { used: Some(BTreeSet::new()), ..Listing::of(recipe) };
+    let is_fpga = recipe.device.info.device_type == DeviceType::Accelerator;
+    let listing = Listing { used_kernels: is_fpga.then(BTreeSet::new), ..Listing::of(recipe) };
     let key = listing.key.clone();
     programs.entry(key.clone()).or_insert(listing);
     Some(key)
 }
 
 /// Records that a kernel of a recorded program is used.
-pub(super) fn note_kernel(key: &str, kernel: &'static str) {
+pub(super) fn record_kernel(key: &str, kernel: &'static str) {
     let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(listing) = recorded.as_mut().and_then(|programs| programs.get_mut(key)) {
-        listing.used.get_or_insert_default().insert(kernel);
+    let listing = recorded.as_mut().and_then(|programs| programs.get_mut(key));
+    if let Some(used) = listing.and_then(|listing| listing.used_kernels.as_mut()) {
+        used.insert(kernel);
     }
 }
 

@@ -19,7 +19,7 @@ pub struct CachedProgram {
     tier: Tier,
     kernels: Arc<Kernels>,
     /// Its key in the list of recorded programs, if programs are recorded.
-    recorded: Option<String>,
+    recorded_key: Option<String>,
 }
 
 /// Kernels by their names.
@@ -46,13 +46,13 @@ impl CachedProgram {
         }
         recipe.class.check(&recipe.device.info)?;
         let built = Built::ByKernel { recipe: recipe.clone(), building: Arc::default() };
-        Ok(Self { built, tier: recipe.tier, kernels: Arc::default(), recorded: None })
+        Ok(Self { built, tier: recipe.tier, kernels: Arc::default(), recorded_key: None })
     }
 
     /// Builds a program of all its kernels.
     pub(super) fn whole(recipe: &Recipe) -> Result<Self> {
-        let (recorded, built) = (listing::note(recipe), Built::Whole(build(recipe)?));
-        Ok(Self { built, tier: recipe.tier, kernels: Arc::default(), recorded })
+        let (recorded_key, built) = (listing::record(recipe), Built::Whole(build(recipe)?));
+        Ok(Self { built, tier: recipe.tier, kernels: Arc::default(), recorded_key })
     }
 
     /// Returns true if it was built with the constants of the specialised form.
@@ -67,8 +67,8 @@ impl CachedProgram {
         }
         match &self.built {
             Built::Whole(program) => {
-                if let Some(key) = &self.recorded {
-                    listing::note_kernel(key, name);
+                if let Some(key) = &self.recorded_key {
+                    listing::record_kernel(key, name);
                 }
                 Ok(self.kernels.add(name, program.kernel(name).map_err(|error| bundle::without_kernel(name, error))?))
             }

@@ -33,7 +33,7 @@ impl Recipe {
     /// launch waits. Specialised programs are excluded, as no launch waits for them. On drivers that compile a kernel
     /// when it is first launched, reading the source of the others costs less than another program; and in some kernels
     /// that are alone in a program, functions with one call are inlined until PoCL 3.1's LLVM crashes. Bundles
-    /// have whole programs.
+    /// have whole programs, except for FPGAs.
     pub fn is_by_kernel(&self) -> bool {
         let is_on_gpu = self.device.class == DeviceClass::Gpu && !self.device.info.compiles_at_launch();
         is_on_gpu && self.kernel.is_none() && self.tier == Tier::Generic && !is_ahead_of_time()
@@ -59,6 +59,15 @@ impl Recipe {
     }
 
     pub(super) fn options(&self) -> String {
+        let mut text = self.bundle_options();
+        if !is_ahead_of_time() && uses_mad(self.device) {
+            text.push_str(" -D USES_MAD");
+        }
+        text
+    }
+
+    /// The options of the program in a bundle, which do not depend on measurements.
+    pub(super) fn bundle_options(&self) -> String {
         let fp64 = self.device.info.fp64;
         // Without warnings: PoCL would print their number to users.
         let mut text = format!("-cl-std=CL1.2 -w -D {}", self.class.define());
@@ -75,11 +84,8 @@ impl Recipe {
         if self.device.info.exact_quotients && self.device.class == DeviceClass::Gpu {
             text.push_str(" -cl-fp32-correctly-rounded-divide-sqrt");
         }
-        if uses_mad(self.device) {
-            text.push_str(" -D USES_MAD");
-        }
         // Without it Intel's compiler assumes 32-bit offsets into a buffer.
-        if self.device.info.has_unrestricted_sizes() && self.device.info.global_mem > 1 << 32 {
+        if self.device.info.allows_large_buffers() && self.device.info.global_mem > 1 << 32 {
             text.push_str(" -cl-intel-greater-than-4GB-buffer-required");
         }
         if let Some(kernel) = self.kernel {

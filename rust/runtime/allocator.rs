@@ -29,8 +29,8 @@ pub(super) struct Limits {
     pub device_name: String,
     pub global_mem: usize,
     pub max_alloc: usize,
-    /// See [`crate::cl::DeviceInfo::has_unrestricted_sizes`].
-    pub has_unrestricted_sizes: bool,
+    /// See [`crate::cl::DeviceInfo::allows_large_buffers`].
+    pub allows_large_buffers: bool,
     pub host_unified: bool,
 }
 
@@ -180,12 +180,9 @@ impl Allocator {
         if self.reserved() + segment_size > self.budget() {
             return Err(Error::OutOfMemory("the process's budget is used up".to_owned()));
         }
-        let is_unrestricted = segment_size > self.limits.max_alloc && self.limits.has_unrestricted_sizes;
-        let buffer = if is_unrestricted {
-            Buffer::unrestricted(context, segment_size)?
-        } else {
-            Buffer::new(context, segment_size, self.limits.host_unified)?
-        };
+        let is_large = segment_size > self.limits.max_alloc && self.limits.allows_large_buffers;
+        let allocate = if is_large { Buffer::large } else { Buffer::new };
+        let buffer = allocate(context, segment_size, self.limits.host_unified)?;
         let address = self.addresses.insert(
             space,
             segment_size,

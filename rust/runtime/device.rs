@@ -168,7 +168,7 @@ impl DeviceState {
             device_name: info.name.clone(),
             global_mem: usize::try_from(info.global_mem).unwrap_or(usize::MAX),
             max_alloc: usize::try_from(info.max_alloc).unwrap_or(usize::MAX),
-            has_unrestricted_sizes: info.has_unrestricted_sizes(),
+            allows_large_buffers: info.allows_large_buffers(),
             host_unified: info.host_unified,
         };
         let allocator = Mutex::new(Allocator::new(limits, &space));

@@ -33,27 +33,27 @@ fn ordered(all: &[DeviceInfo]) -> Selection {
         DeviceType::Gpu => (info.host_unified, Reverse(info.global_mem)),
         DeviceType::Accelerator | DeviceType::Cpu => (false, Reverse(0)),
     };
-    let is_double = |at: usize, info: &DeviceInfo| {
+    let is_duplicate = |at: usize, info: &DeviceInfo| {
         let is_better = |(other_at, other): (usize, &DeviceInfo)| {
-            other.is_same_device(info) && (other.is_layered(), other_at) < (info.is_layered(), at)
+            other.is_same_device(info) && (other.is_by_other_vendor(), other_at) < (info.is_by_other_vendor(), at)
         };
         all.iter().enumerate().any(is_better)
     };
-    let (mut chosen, mut doubles) = (Vec::new(), Vec::new());
+    let (mut chosen, mut duplicates) = (Vec::new(), Vec::new());
     for (at, info) in all.iter().enumerate() {
-        if is_double(at, info) { &mut doubles } else { &mut chosen }.push(info.clone());
+        if is_duplicate(at, info) { &mut duplicates } else { &mut chosen }.push(info.clone());
     }
     chosen.sort_by_key(|info| (info.device_type, memory(info)));
     let index_of = |info: &DeviceInfo| chosen.iter().position(|known| known.is_same_device(info));
-    let left_out = doubles.into_iter().filter_map(|info| index_of(&info).map(|index| (info, index))).collect();
+    let left_out = duplicates.into_iter().filter_map(|info| index_of(&info).map(|index| (info, index))).collect();
     Selection { chosen, left_out }
 }
 
 /// The devices in their order or, with a filter, the entries of the filter in its order.
 ///
 /// The filter is a comma-separated list of indices into that order, of types (`gpu`, `cpu`, `accelerator`), or of
-/// parts of a device's or platform's name. A name that is only that of a device left out selects it. As with
-/// `CUDA_VISIBLE_DEVICES`, an unknown entry ends the list.
+/// parts of a device's or platform's name, which may be that of a device left out. As with `CUDA_VISIBLE_DEVICES`, an
+/// unknown entry ends the list.
 pub(super) fn select(all: Vec<DeviceInfo>, filter: Option<&str>) -> Result<Selection> {
     let found = ordered(&all);
     let Some(filter) = filter else { return Ok(found) };
@@ -63,13 +63,12 @@ pub(super) fn select(all: Vec<DeviceInfo>, filter: Option<&str>) -> Result<Selec
         let matches: Vec<&DeviceInfo> = match entry.parse::<usize>() {
             Ok(index) => all.get(index).into_iter().collect(),
             Err(_) => {
-                let named: Vec<_> = all.iter().filter(|info| is_called(info, &entry)).collect();
-                let others = left_out.iter().map(|(info, _)| info).filter(|info| is_called(info, &entry));
-                if named.is_empty() {
-                    others.collect()
-                } else {
-                    named
-                }
+                let named = all.iter().filter(|info| is_called(info, &entry));
+                // Not if the name is also that of the device's other driver.
+                let others = left_out.iter().filter(|(info, twin)| {
+                    is_called(info, &entry) && !all.get(*twin).is_some_and(|info| is_called(info, &entry))
+                });
+                named.chain(others.map(|(info, _)| info)).collect()
             }
         };
         if matches.is_empty() {
@@ -122,7 +121,7 @@ mod tests {
     }
 
     fn gpu(id: usize, name: &str, platform: &str, bus: u32) -> DeviceInfo {
-        DeviceInfo { pci: Some((1, bus)), ..DeviceInfo::imagined(id, name, platform, DeviceType::Gpu) }
+        DeviceInfo { pci: Some([bus, 0, 0]), ..DeviceInfo::imagined(id, name, platform, DeviceType::Gpu) }
     }
 
     #[test]
@@ -147,6 +146,7 @@ mod tests {
         let chosen =
             |filter| select(all(), Some(filter)).unwrap().chosen.iter().map(|info| info.id).collect::<Vec<_>>();
         assert_eq!(chosen("mesa"), [all()[0].id]);
+        assert_eq!(chosen("rusticl"), [all()[2].id, all()[0].id]);
         assert_eq!(chosen("gpu"), [all()[1].id, all()[2].id]);
     }
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 
 from gpu_compile import figures, intel, targets
 from gpu_compile.figures import CompileError, Figures, TooSlow
@@ -103,11 +104,17 @@ def find_or_compile(program: Program, target: str, tools: Tools) -> Result:
 
 def _place(program: Program, target: str, tools: Tools) -> Path:
     """Return the cache path of a result: a digest of everything it depends on."""
-    key = sha256("\n".join((program.digest, target, tools.version, tools.library, _reader())).encode()).hexdigest()[:32]
+    key = sha256("\n".join((program.digest, target, *_origins(target, tools))).encode()).hexdigest()[:32]
     return FOLDER / "cache" / f"{key}.json"
 
 
+def _origins(target: str, tools: Tools) -> tuple[str, ...]:
+    """Return the versions of the compilers for a target, and of the source that reads their figures."""
+    if isinstance(TARGETS[target], intel.Intel):
+        return tools.ocloc_version, _texts(figures, intel)
+    return tools.version, tools.library, _texts(figures, targets)
+
+
 @cache
-def _reader() -> str:
-    """Return the source that reads the figures: results are cached for one version of it."""
-    return "".join(Path(module.__file__).read_text() for module in (figures, intel, targets))
+def _texts(*modules: ModuleType) -> str:
+    return "".join(Path(str(module.__file__)).read_text() for module in modules)

@@ -11,10 +11,12 @@ from gpu_compile.figures import CompileError, Figures, run
 from gpu_compile.programs import Program
 from gpu_compile.tools import Tools
 
-# Threads of an execution unit with 128 registers each; with 256 there are half as many.
+# Threads of an execution unit.
 THREADS = 8
-# Bytes of a register. Later devices have 64, and a compiler reports as many registers.
+# With more registers each, half as many threads fit.
 FEW_REGISTERS = 128
+# The backend's option for GPUs of Intel's with more than 4 GiB.
+LARGE_BUFFERS = "-cl-intel-greater-than-4GB-buffer-required"
 # The section of the binary that describes its kernels, as YAML.
 SECTION = b".ze_info"
 
@@ -37,6 +39,7 @@ class Intel:
         if not self.has_double and any(word in program.options.split() for word in ("CLASS_D", "CLASS_Z")):
             return {}
         options = program.options if self.has_double else program.options.replace("-D HAS_FP64", "")
+        options += f" {LARGE_BUFFERS}"
         with TemporaryDirectory() as name:
             folder = Path(name)
             source, words = folder / "program.cl", ["--format", "zebin", "-output", "program", "-out_dir", folder]
@@ -65,9 +68,11 @@ def intel_figures(binary: bytes) -> dict[str, Figures]:
         environment = kernel["execution_env"]
         memory = kernel.get("per_thread_memory_buffers", ())
         lanes = environment["simd_size"]
-        # The sizes are of a thread of the hardware, which runs one work-item a lane.
-        scratch = sum(buffer["size"] for buffer in memory if buffer["type"] == "scratch") // lanes
-        spills = sum(buffer["size"] for buffer in memory if buffer["usage"] == "spill_fill_space") // lanes
+        # Scratch memory is counted by thread of the hardware, which runs one work-item a lane, other memory by item.
+        sizes = [(each["usage"], each["size"] // (lanes if each["type"] == "scratch" else 1)) for each in memory]
+        scratch = sum(size for _, size in sizes)
+        # The single space of a kernel with one such buffer may also hold arrays.
+        spills = sum(size for usage, size in sizes if usage in ("spill_fill_space", "single_space"))
         registers = environment["grf_count"]
         figures[kernel["name"]] = Figures(
             registers=registers,

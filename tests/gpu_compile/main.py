@@ -41,7 +41,9 @@ def main() -> int:
         return 2
     if compilers.ocloc is None:
         asked.targets = [name for name in asked.targets if not isinstance(TARGETS[name], Intel)]
-        print("==> without Intel's GPUs: ocloc is not installed")
+        print("==> without Intel's GPUs: ocloc is not installed", file=sys.stderr)
+        if not asked.targets:
+            return 2
     if asked.sample:
         programs = sample.of(programs)
     chosen = [program for program in programs if program.is_asked_for(asked.words)]
@@ -50,8 +52,9 @@ def main() -> int:
         return 2
     print(f"==> compiling {len(chosen)} programs for {' and '.join(asked.targets)}", flush=True)
     results, left = build.compile_all(chosen, asked.targets, compilers, asked.jobs, asked.seconds)
-    report.write(RESULTS, results, compilers.version)
-    is_broken = tell(results, asked, compilers.version, is_all=not left and not asked.words)
+    versions = f"{compilers.version}; {compilers.ocloc_version}"
+    report.write(RESULTS, results, versions)
+    is_broken = tell(results, asked, versions, is_all=not left and not asked.words)
     if left:
         print(f"{left} of {len(chosen) * len(asked.targets)} are left: run it again")
     return 1 if is_broken else 2 if left else 0

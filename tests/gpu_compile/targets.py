@@ -120,7 +120,8 @@ class Amd:
     def compile(self, program: Program, tools: Tools) -> dict[str, Figures]:
         """Compile a program: as `Nvidia.compile`."""
         with TemporaryDirectory() as name:
-            cpu = [f"-mcpu={self.name}", "-nogpulib"]
+            # Rusticl, by which many of these GPUs are used, may get this form.
+            cpu = [f"-mcpu={self.name}", "-nogpulib", "-DUSES_MAD"]
             code = _clang(tools, program, "amdgcn-amd-amdhsa", AMD_LIBRARY, Path(name), *cpu).read_text()
         if missing := missing_in_amdgcn(code):
             raise CompileError(f"undefined functions: {' '.join(missing)}")

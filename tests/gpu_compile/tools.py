@@ -50,12 +50,16 @@ class Tools:
         """The versions, on one line."""
         clang = subprocess.run([self.clang, "--version"], capture_output=True, text=True, check=True).stdout
         ptxas = subprocess.run([self.ptxas, "--version"], capture_output=True, text=True, check=True).stdout
-        words = [clang.splitlines()[0].strip(), f"ptxas {ptxas.splitlines()[-2].rpartition(' ')[2]}"]
-        if self.ocloc:
-            # The names of the packages, which have their versions.
-            packages = (self.ocloc.parents[2] / "version").read_text().split()
-            words.append(next(f"ocloc {name.split('_')[1]}" for name in packages if name.startswith("intel-")))
-        return "; ".join(words)
+        return f"{clang.splitlines()[0].strip()}; ptxas {ptxas.splitlines()[-2].rpartition(' ')[2]}"
+
+    @cached_property
+    def ocloc_version(self) -> str:
+        """The version of Intel's compiler."""
+        if self.ocloc is None:
+            return "no ocloc"
+        # The names of the packages, which have their versions.
+        packages = (self.ocloc.parents[2] / "version").read_text().split()
+        return next(f"ocloc {name.split('_')[1]}" for name in packages if name.startswith("intel-"))
 
     @cached_property
     def library(self) -> str:

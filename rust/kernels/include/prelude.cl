@@ -49,7 +49,7 @@
 #define UNROLL _Pragma("unroll")
 
 // a * b + c of floats or vectors, fused or not, whichever is faster (rust/kernels/fma_or_mad.rs): for sums that need
-// not be exact. Elementary functions call fma.
+// not be exact, and the exponentials of softmax and attention. Other elementary functions call fma.
 #ifdef USES_MAD
 #define FMA_OR_MAD(a, b, c) mad(a, b, c)
 #else

@@ -19,7 +19,7 @@ INLINE T largest(TV v) {
   return top;
 }
 
-// exp of x <= 0, 1.2 ulp; results that are not normal numbers become 0. It takes a third of the time of PoCL's exp,
+// exp of x <= 0, 1.2 ulp with fma; results that are not normal numbers become 0. It takes a third of the time of PoCL's exp,
 // which supports every x: 2^n times a polynomial, fitted to exp within log(2) / 2 of 0. Adding 1.5 * 2^23 rounds to n,
 // whose bits are then the lowest of the sum: PoCL's rint takes a dozen instructions.
 #if defined(CLASS_F) && VEC > 1

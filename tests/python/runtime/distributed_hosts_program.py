@@ -51,7 +51,7 @@ def waits(folder: Path) -> None:
     x = torch.ones(1 << 16, device=DEVICE)
     start = time.monotonic()
     try:
-        while time.monotonic() < start + 60:
+        while True:
             start = time.monotonic()
             dist.all_reduce(x)
             torch.opencl.synchronize()

@@ -1,10 +1,13 @@
 """torch.distributed over a network: two network namespaces, joined by a virtual cable, are two hosts to gloo."""
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -35,26 +38,28 @@ class Hosts:
 
     def __init__(self) -> None:
         self.names = [f"opencl{os.getpid()}{letter}" for letter in "ab"]
+        self.ends = [f"v{name[-8:]}" for name in self.names]
 
     def connect(self) -> None:
         for name in self.names:
             ip("netns", "add", name)
-        ends = [f"v{name[-8:]}" for name in self.names]
-        ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
-        for name, end, address in zip(self.names, ends, ADDRESSES, strict=True):
+        ip("link", "add", self.ends[0], "type", "veth", "peer", "name", self.ends[1])
+        for name, end, address in zip(self.names, self.ends, ADDRESSES, strict=True):
             ip("link", "set", end, "netns", name, "name", "cable")
             ip("-n", name, "addr", "add", f"{address}/24", "dev", "cable")
             self.set_link(name, "up")
             ip("-n", name, "link", "set", "lo", "up")
 
     def disconnect(self) -> None:
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        # The cable goes with the first of its ends.
+        commands = [["netns", "del", name] for name in self.names] + [["link", "del", self.ends[0]]]
+        for command in commands:
+            subprocess.run(["ip", *command], check=False, capture_output=True)
 
     def set_link(self, name: str, state: str) -> None:
         ip("-n", name, "link", "set", "cable", state)
 
-    def start(self, case: str, folder: Path, *options: str) -> list[subprocess.Popen[str]]:
+    def start(self, case: str, folder: Path, *options: str) -> list[subprocess.Popen[bytes]]:
         """Start a case by torchrun on both hosts."""
         common = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", case]
         place = ["--rdzv-endpoint", f"{ADDRESSES[0]}:29400", "--monitor-interval", "0.1"]
@@ -63,36 +68,42 @@ class Hosts:
             subprocess.Popen(
                 [*within(name), *common, *place, *host(rank, address), *options, str(PROGRAM), case, str(folder)],
                 env=environment,
-                stdout=subprocess.PIPE,
+                stdout=(folder / f"output {rank}").open("w"),
                 stderr=subprocess.STDOUT,
-                text=True,
+                start_new_session=True,
             )
             for rank, (name, address) in enumerate(zip(self.names, ADDRESSES, strict=True))
         ]
 
     def run(self, case: str, folder: Path, *options: str) -> None:
         """Run a case, which must succeed on both hosts."""
-        finish(self.start(case, folder, *options))
+        with ended(self.start(case, folder, *options)) as processes:
+            statuses = [process.wait(SECONDS) for process in processes]
+        assert statuses == [0, 0], "\n".join((folder / f"output {rank}").read_text() for rank in range(2))
 
 
-def finish(processes: list[subprocess.Popen[str]]) -> None:
+@contextmanager
+def ended(processes: list[subprocess.Popen[bytes]]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """At the end, kill processes and their children."""
     try:
-        outputs = [process.communicate(timeout=SECONDS)[0] for process in processes]
+        yield processes
     finally:
         for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 @pytest.fixture
 def hosts() -> Iterator[Hosts]:
+    if shutil.which("ip") is None:
+        pytest.skip("network namespaces need ip (Debian: iproute2)")
     made = Hosts()
     try:
         made.connect()
-    except (OSError, subprocess.CalledProcessError) as error:
+    except subprocess.CalledProcessError as error:
         made.disconnect()
-        reason = error.stderr.decode().strip() if isinstance(error, subprocess.CalledProcessError) else error
-        pytest.skip(f"network namespaces cannot be made here: {reason}")
+        pytest.skip(f"network namespaces cannot be made here: {error.stderr.decode().strip()}")
     yield made
     made.disconnect()
 
@@ -126,16 +137,12 @@ def test_a_checkpoint_of_two_hosts_is_loaded_by_one(hosts, tmp_path, device):
 
 @pytest.mark.slow
 def test_a_cut_link_raises_after_the_timeout_of_the_group_on_both_hosts(hosts, tmp_path):
-    processes = hosts.start("waits", tmp_path)
-    for rank in range(2):
-        wait_for(tmp_path / f"started {rank}")
-    hosts.set_link(hosts.names[1], "down")
-    for rank in range(2):
-        wait_for(tmp_path / f"raised {rank}")
-    hosts.set_link(hosts.names[1], "up")
-    for process in processes:
-        process.kill()
-        process.communicate()
+    with ended(hosts.start("waits", tmp_path)):
+        for rank in range(2):
+            wait_for(tmp_path / f"started {rank}")
+        hosts.set_link(hosts.names[1], "down")
+        for rank in range(2):
+            wait_for(tmp_path / f"raised {rank}")
     for rank in range(2):
         seconds, _, message = (tmp_path / f"raised {rank}").read_text().partition(" ")
         assert float(seconds) < 30, message

@@ -79,6 +79,7 @@ print(total, left)
 """
 
 
+@pytest.mark.slow
 def test_pending_work_of_a_cpu_is_limited_to_about_a_second(device: torch.device) -> None:
     if torch.opencl.get_device_properties(device).type != "cpu":
         pytest.skip("queues of GPUs are bounded by the number of commands")

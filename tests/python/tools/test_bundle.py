@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 from processes import output_of, run_python
 from shared_libraries import shared_library
 
@@ -103,9 +104,10 @@ def test_training_from_a_bundle_is_as_accurate_and_compiles_nothing(tmp_path, no
     told = output_of("-m torch_opencl.bundle", "export", str(sources), "--run", str(script)).splitlines()
     accuracy = float(told[0].split()[0])
     assert accuracy > 0.9
-    counts = re.search(r"(\d+) programs with (\d+) different kernels", told[-1])
+    counts = re.search(r"(\d+) programs with (\d+) kernels", told[-1])
     assert counts is not None
-    assert int(counts[2]) <= 40  # each takes a part of an FPGA
+    if torch.opencl.get_device_properties().type == "accelerator":
+        assert int(counts[2]) <= 40  # each takes a part of an FPGA
     done = run_python("-m torch_opencl.bundle", "build", str(sources), str(bundle))
     assert done.returncode == 0, done.stderr
     assert "programs" in done.stderr or "program" in done.stderr  # the progress
@@ -155,7 +157,9 @@ def test_the_programs_of_a_run_are_in_the_list_of_all_kernels(small, tmp_path):
     assert f"{len(everything)} programs" in told
 
 
-def test_a_program_has_the_kernels_of_all_runs_and_no_others(small, tmp_path, no_caches):
+def test_for_an_fpga_a_program_has_the_kernels_of_all_runs_and_no_others(small, tmp_path, no_caches):
+    if torch.opencl.get_device_properties().type != "accelerator":
+        pytest.skip("for other devices programs have all kernels: make test-python DRIVER=fpga")
     sources = tmp_path / "sources"
     for name, line in (("columns", "x.sum(0)"), ("all", "x.sum().reshape(1)")):
         script = tmp_path / f"{name}.py"

@@ -34,6 +34,7 @@ def test_mistakes_are_found_and_repeated_by_case_number(name: str, kind: str) ->
         assert kind.split(maxsplit=1)[0] in text.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_case_is_shrunk() -> None:
     """With any shape and layout, one element of each operand remains."""
     _, text = fuzz("--seed", "3", "--seconds", "8", "--shrink", "30", "--only", "planted.add")
@@ -43,6 +44,7 @@ def test_a_case_is_shrunk() -> None:
     assert re.search(r"x0 = torch.tensor\(\[*[01].0\]*, dtype", program), program
 
 
+@pytest.mark.slow
 def test_a_case_that_hangs_is_ended() -> None:
     status, text = fuzz("--seed", "3", "--seconds", "12", "--hang", "6", "--only", "planted.hang")
     assert status == 1, text

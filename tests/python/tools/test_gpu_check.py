@@ -144,6 +144,7 @@ def test_a_silent_command_hangs_if_it_spins_but_not_if_it_gets_part_of_a_core(ki
     assert [entry.status for entry in report_of(kit).parts.values()] == ["passed", "hung"]
 
 
+@pytest.mark.slow
 def test_parts_cut_by_the_time_limit_are_resumed_and_finished_ones_are_not_repeated(kit):
     slow = "import time, pytest\n@pytest.mark.parametrize('i', range(4))\ndef test_slow(i): time.sleep(4)\n"
     count = f"from pathlib import Path\nfile = Path({str(kit / 'count')!r})\nwith file.open('a') as f: f.write('x')"

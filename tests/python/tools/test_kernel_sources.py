@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 import torch
 import yaml
 from torch._inductor.utils import run_and_get_code
@@ -74,6 +75,7 @@ def test_bare_inlines_are_found() -> None:
     assert bare_inlines("static inline T f(); // inline\n#define I static inline __attribute__((always_inline))") == []
 
 
+@pytest.mark.slow
 def test_structs_have_the_same_layout_in_kernels_and_on_the_host(device: torch.device) -> None:
     assert torch.ops.torch_opencl.struct_mismatches(device.index or 0) == ""
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TOOL = Path(__file__).parents[2] / "models"
 
 
@@ -14,6 +16,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
 
 
+@pytest.mark.slow
 def test_a_sample_of_models_is_as_on_the_cpu(tmp_path):
     done = run("torch/recommender", "torch/gcn_*", "torch/gpt", "--untimed", "--results", str(tmp_path / "results"))
     results = [json.loads(line) for line in (tmp_path / "results").read_text().splitlines()]

@@ -51,6 +51,7 @@ def test_a_run_continues_where_the_last_one_ended(tmp_path: Path) -> None:
     assert "planted error float32 forward (float32)" in text or "planted error forward (float32)" in text
 
 
+@pytest.mark.slow
 def test_results_of_another_build_are_moved_aside(tmp_path: Path) -> None:
     (tmp_path / "r").write_text('{"library": "other", "torch": "0"}\n{"pair": "planted right float32"}\n')
     assert sweep(tmp_path / "r", "--planted", "right")[0] == 0
@@ -58,6 +59,7 @@ def test_results_of_another_build_are_moved_aside(tmp_path: Path) -> None:
     assert records(tmp_path / "r")["planted right float32"].status == "composed"
 
 
+@pytest.mark.slow
 def test_native_host_and_composed_operators_are_distinguished(tmp_path: Path) -> None:
     status, text = sweep(tmp_path / "r", "add", "hstack", "nn.ReLU", "SGD", "float32")
     assert status == 0, text

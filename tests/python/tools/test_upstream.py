@@ -101,6 +101,7 @@ def test_failures_crashes_and_hangs_of_the_device_are_found(pytorch: Path) -> No
     assert (pytorch / "r").read_text() == lines
 
 
+@pytest.mark.slow
 def test_tests_are_chosen_by_name_and_number(pytorch: Path) -> None:
     assert upstream(pytorch, "test_small::right")[0] == 0
     entries = [json.loads(line) for line in (pytorch / "r").read_text().splitlines()[1:]]
