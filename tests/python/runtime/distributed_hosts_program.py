@@ -65,10 +65,12 @@ def restarts(folder: Path) -> None:
     """Kill one process in the first attempt, and finish in the second."""
     x = torch.full((4,), dist.get_rank() + 1.0, device=DEVICE)
     dist.all_reduce(x)
-    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-        if dist.get_rank() == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        dist.all_reduce(x)  # raises, as the other process is gone
+    # Not TORCHELASTIC_RESTART_COUNT, which counts only the failures of a host's own processes.
+    killed = folder / "killed"
+    if dist.get_rank() == 1 and not killed.exists():
+        killed.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.all_reduce(x)  # raises in the first attempt
     (folder / f"finished {dist.get_rank()}").write_text(str(x.sum().item()))
 
 

@@ -151,4 +151,4 @@ def test_a_cut_link_raises_after_the_timeout_of_the_group_on_both_hosts(hosts, t
 @pytest.mark.slow
 def test_a_killed_process_is_started_again_on_both_hosts(hosts, tmp_path):
     hosts.run("restarts", tmp_path, "--max-restarts", "2")
-    assert {(tmp_path / f"finished {rank}").read_text() for rank in range(2)} == {"12.0"}
+    assert {(tmp_path / f"finished {rank}").read_text() for rank in range(2)} == {"24.0"}
