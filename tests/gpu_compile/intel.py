@@ -36,7 +36,7 @@ class Intel:
     def compile(self, program: Program, tools: Tools) -> dict[str, Figures]:
         """Compile a program: as `Nvidia.compile`, but a program for float64 has no kernels on a GPU without it."""
         assert tools.ocloc is not None
-        if not self.has_double and any(word in program.options.split() for word in ("CLASS_D", "CLASS_Z")):
+        if not self.has_double and needs_double(program):
             return {}
         options = program.options if self.has_double else program.options.replace("-D HAS_FP64", "")
         options += f" {LARGE_BUFFERS}"
@@ -52,6 +52,12 @@ class Intel:
             if found is None:
                 raise CompileError(f"no binary: {said.strip()}")
             return intel_figures(found.read_bytes())
+
+
+def needs_double(program: Program) -> bool:
+    """Tell whether a program is only for devices with float64: another one has other generated kernels."""
+    words = program.options.split()
+    return "CLASS_D" in words or "CLASS_Z" in words or (program.family == "generated" and program.computes_double)
 
 
 def intel_figures(binary: bytes) -> dict[str, Figures]:
