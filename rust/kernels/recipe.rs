@@ -61,7 +61,7 @@ impl Recipe {
     pub(super) fn options(&self) -> String {
         let mut text = self.bundle_options();
         if !is_ahead_of_time() && uses_mad(self.device) {
-            text.push_str(" -D USES_MAD");
+            text.push_str(" -D FMA_OR_MAD=mad");
         }
         text
     }

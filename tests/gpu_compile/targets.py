@@ -121,7 +121,7 @@ class Amd:
         """Compile a program: as `Nvidia.compile`."""
         with TemporaryDirectory() as name:
             # Rusticl, by which many of these GPUs are used, may get this form.
-            cpu = [f"-mcpu={self.name}", "-nogpulib", "-DUSES_MAD"]
+            cpu = [f"-mcpu={self.name}", "-nogpulib", "-DFMA_OR_MAD=mad"]
             code = _clang(tools, program, "amdgcn-amd-amdhsa", AMD_LIBRARY, Path(name), *cpu).read_text()
         if missing := missing_in_amdgcn(code):
             raise CompileError(f"undefined functions: {' '.join(missing)}")

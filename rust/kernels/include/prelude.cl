@@ -7,10 +7,8 @@
 //   CLASS_I  long     for bool and all integers   CLASS_C  float2   for complex32, complex64
 //   CLASS_U  ulong    for uint64                  CLASS_Z  double2  for complex128
 //
-// HAS_FP64 is defined if the device computes in double; other devices never see a double here. HAS_CLANG_BUILTINS is
-// defined if the driver is known to compile clang's builtins: `__has_builtin` then reports the existing ones. Other
-// drivers report them too, but a driver that translates to SPIR-V crashes on them. dtype codes are those of
-// c10::ScalarType.
+// HAS_FP64 is defined if the device computes in double, HAS_CLANG_BUILTINS if the driver compiles the builtins of clang
+// that `__has_builtin` reports; translators to SPIR-V crash on them. dtype codes are those of c10::ScalarType.
 
 // Compilers call a large function instead of inlining it. In a specialised program it is small, as the switch over the
 // dtype is removed, and must not be called for every vector: otherwise a sum over 16 M floats takes a third longer.
@@ -37,8 +35,8 @@
 #define OUTLINED static inline
 #endif
 
-// Attribute of kernels written for groups of exactly `items` work-items: otherwise a GPU's compiler may assign so many
-// registers to each item that only smaller groups can start. Other kernels support groups of any size.
+// Attribute of kernels for groups of exactly `items` work-items: else a GPU's compiler may assign so many registers
+// to each item that only smaller groups can start.
 #ifdef IS_CPU
 #define GROUPS_OF(items)
 #else
@@ -48,12 +46,9 @@
 // Unrolls the loop that follows. Can be used in macros.
 #define UNROLL _Pragma("unroll")
 
-// a * b + c of floats or vectors, fused or not, whichever is faster (rust/kernels/fma_or_mad.rs): for sums that need
-// not be exact, and the exponentials of softmax and attention. Other elementary functions call fma.
-#ifdef USES_MAD
-#define FMA_OR_MAD(a, b, c) mad(a, b, c)
-#else
-#define FMA_OR_MAD(a, b, c) fma(a, b, c)
+// For sums that need not be exact, and the exponentials of softmax and attention (rust/kernels/fma_or_mad.rs).
+#ifndef FMA_OR_MAD
+#define FMA_OR_MAD fma
 #endif
 
 #ifdef HAS_FP64
@@ -357,8 +352,7 @@ INLINE long load_index(__global const uchar *p, long i, int dt) {
 
 // Non-temporal stores of vectors to an address that is a multiple of their size, if the host sets SPEC_NON_TEMPORAL:
 // the output is larger than a CPU's caches, and its lines need not be read before they are overwritten. A copy of 64 MB
-// takes 2.0 to 2.7 ms instead of 4.0 to 4.8, and 4.2 to 4.6 instead of 5.5 to 6.6 with a sum over its result (PoCL, 2
-// cores). Threads end a command with a locked instruction, which such stores do not pass.
+// takes half as long (PoCL, 2 cores). A locked instruction, which such stores do not pass, ends each command.
 #if defined(SPEC_NON_TEMPORAL) && defined(HAS_CLANG_BUILTINS)
 #if __has_builtin(__builtin_nontemporal_store)
 #define IS_NON_TEMPORAL(p, v) (((uintptr_t)(p) & (sizeof(v) - 1)) == 0)
@@ -370,8 +364,7 @@ INLINE long load_index(__global const uchar *p, long i, int dt) {
 #define STORE_NON_TEMPORAL(p, type, v)
 #endif
 
-// Follows a struct that launchers pass by value, with its size. build.rs generates the Rust struct from it
-// (rust/codegen/structs.rs).
+// Follows a struct that launchers pass by value, with its size. rust/codegen/structs.rs makes the Rust struct from it.
 #define SHARED(name, bytes) typedef char name##_is_shared[sizeof(name) == (bytes) ? 1 : -1]
 
 // Sizes, and strides in bytes, of up to MAX_DIMS dimensions and MAX_OPERANDS operands, innermost dimension first.

@@ -59,13 +59,13 @@ def test_element_wise_results_and_copies_reach_the_end(x):
 
 def test_rows_are_gathered_and_written_at_the_end(x):
     n = x.numel()
-    places = torch.tensor([n - 1, n // 2, 0], device=x.device)
-    assert x.index_select(0, places).tolist() == x[places].tolist() == x.gather(0, places).tolist() == [5, 3, 0]
-    x.scatter_(0, places, torch.tensor([7, 8, 9], dtype=torch.int8, device=x.device))
+    positions = torch.tensor([n - 1, n // 2, 0], device=x.device)
+    assert x.index_select(0, positions).tolist() == x[positions].tolist() == x.gather(0, positions).tolist() == [5, 3, 0]
+    x.scatter_(0, positions, torch.tensor([7, 8, 9], dtype=torch.int8, device=x.device))
     assert [x[n - 1].item(), x[n // 2].item(), x[0].item()] == [7, 8, 9]
-    x.index_add_(0, places, torch.ones(3, dtype=torch.int8, device=x.device))
-    assert x[places].tolist() == [8, 9, 10]
-    x[places] = 1
+    x.index_add_(0, positions, torch.ones(3, dtype=torch.int8, device=x.device))
+    assert x[positions].tolist() == [8, 9, 10]
+    x[positions] = 1
     assert x.sum(dtype=torch.int64).item() == 3
 
 
