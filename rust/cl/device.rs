@@ -143,9 +143,9 @@ impl DeviceInfo {
     /// Returns true if `other` is this device, by another driver.
     pub fn is_same_device(&self, other: &Self) -> bool {
         let is_same_uuid = self.uuid.is_some_and(|uuid| uuid != [0; 16]) && self.uuid == other.uuid;
-        let is_same_place = self.pci.is_some() && self.pci == other.pci;
+        let is_same_address = self.pci.is_some() && self.pci == other.pci;
         // A driver may present the parts of one device separately.
-        self.platform != other.platform && self.device_type == other.device_type && (is_same_uuid || is_same_place)
+        self.platform != other.platform && self.device_type == other.device_type && (is_same_uuid || is_same_address)
     }
 
     /// Returns true if the driver is built on another API of the device's vendor: its own driver knows the device better.
