@@ -61,7 +61,7 @@ install = @cmp -s requirements-$(1).txt $(VENV)/requirements-$(1).txt || { \
 	cp requirements-$(1).txt $(VENV)/requirements-$(1).txt; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel train smoke test test-all test-rust test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench speed bench-growth bench-first-use bench-constants docs info kernels-list clean models libraries bench-ulp site figures
+.PHONY: help setup build wheel train smoke test test-all test-rust test-oracle test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench speed bench-growth bench-first-use bench-constants docs info kernels-list clean models libraries bench-ulp site figures
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,12 +91,15 @@ CASES_OF_TESTS := 2
 test: test-rust ## Run every test not marked slow, with at most two of its cases (DRIVER=intel, fpga, pocl6 or rusticl: with that OpenCL driver)
 	@$(MAKE) --no-print-directory test-python PYTEST_FLAGS="-n $(shell nproc) $(PYTEST_FLAGS) --sample $(CASES_OF_TESTS) tests/python"
 
-test-all: test-rust test-python ## Run all tests
+test-all: test-rust test-oracle test-python ## Run all tests
 
 test-rust: build ## Run the tests of the Rust code and of the code generator
 	@echo "==> cargo test"
 	@LD_LIBRARY_PATH="$$($(RUN) -c '$(TORCH_LIB)')" $(if $(WITH),$(RUNNER)="$(WITH)") cargo test $(CARGO_FLAGS)
+
+test-oracle: build ## Compare launchers in Rust with PyTorch through the crate tch
 ifdef ORACLE
+	@echo "==> cargo test, tests/rust"
 	@LD_LIBRARY_PATH="$$($(RUN) -c '$(TORCH_LIB)')" $(if $(WITH),$(RUNNER)="$(WITH)") cargo test $(CARGO_FLAGS) --package $(ORACLE)
 else
 	@echo "==> without tests/rust: its release of tch is for torch $(TCH_RELEASE)"

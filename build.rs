@@ -18,12 +18,19 @@ const BRIDGED: [&str; 4] = ["rust/abi.rs", "rust/blas", "rust/bridge", "rust/ops
 /// Folders of kernels: shared sources, and each family's kernels next to its launchers.
 const KERNELS: [&str; 2] = ["rust/kernels/include", "rust/ops"];
 
-/// Prints the folders of torch and torchgen.
+/// Prints the version and the folders of torch and torchgen. It does not import torch, which may be for another
+/// processor.
 const PROBE: &str = "
-import os, torch, torchgen
-root = os.path.dirname(torch.__file__)
-aten = os.path.join(os.path.dirname(torchgen.__file__), 'packaged', 'ATen', 'native', 'native_functions.yaml')
-print(torch.__version__.split('+')[0], root, aten, sep='\\n')
+import importlib.util, os, runpy
+def folder(name):
+    found = importlib.util.find_spec(name)
+    if found is None:
+        raise ModuleNotFoundError(f'No module named {name!r}')
+    return os.path.dirname(found.origin)
+root = folder('torch')
+version = runpy.run_path(os.path.join(root, 'version.py'))['__version__']
+aten = os.path.join(folder('torchgen'), 'packaged', 'ATen', 'native', 'native_functions.yaml')
+print(version.split('+')[0], root, aten, sep='\\n')
 ";
 
 struct Torch {
@@ -46,6 +53,29 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<(), Box<dyn Error>> {
+    let bridges = bridges()?;
+    let out_dir = PathBuf::from(env::var("OUT_DIR")?);
+    let manifest = std::fs::read_to_string("Cargo.toml")?;
+    let supported =
+        Supported::parse(&manifest).ok_or("Cargo.toml has no releases of torch in [package.metadata.torch]")?;
+    let torch = find_torch(supported)?;
+
+    let table = Path::new("native_functions.yaml");
+    let inputs = codegen::Inputs {
+        table,
+        aten: &torch.aten,
+        torch_include: &torch.include,
+        launchers: Path::new("rust/ops"),
+        include: Path::new("rust/kernels/include"),
+        composites: Path::new("python/torch_opencl/composites"),
+        torch: torch.release,
+        supported,
+    };
+    let registrations = codegen::run(&inputs, &out_dir)
+        .and_then(|sources| codegen::kernels(&KERNELS.map(Path::new), &out_dir).map(|()| sources))
+        .map_err(|diagnostics| diagnostics.iter().map(|d| format!("\n{d}")).collect::<String>())?;
+
+    // After the checks, whose messages cargo shows below what was printed.
     for path in [
         "rust/codegen",
         "rust/kernels/include",
@@ -64,29 +94,9 @@ fn build() -> Result<(), Box<dyn Error>> {
     for name in COMPILER_VARIABLES {
         println!("cargo:rerun-if-env-changed={name}");
     }
-    let bridges = bridges()?;
     println!("cargo:rerun-if-env-changed=TORCH_OPENCL_PYTHON");
-    let out_dir = PathBuf::from(env::var("OUT_DIR")?);
-    let manifest = std::fs::read_to_string("Cargo.toml")?;
-    let supported =
-        Supported::parse(&manifest).ok_or("Cargo.toml has no releases of torch in [package.metadata.torch]")?;
-    let torch = find_torch(supported)?;
-
     // Another release in the same folder has other headers.
     println!("cargo:rerun-if-changed={}", torch.version.display());
-
-    let table = Path::new("native_functions.yaml");
-    let inputs = codegen::Inputs {
-        table,
-        aten: &torch.aten,
-        torch_include: &torch.include,
-        launchers: Path::new("rust/ops"),
-        torch: torch.release,
-        supported,
-    };
-    let registrations = codegen::run(&inputs, &out_dir)
-        .and_then(|sources| codegen::kernels(&KERNELS.map(Path::new), &out_dir).map(|()| sources))
-        .map_err(|diagnostics| diagnostics.iter().map(|d| format!("\n{d}")).collect::<String>())?;
 
     // clippy links nothing, and cargo runs this script again for it: compiling C++ would double the time of a first
     // lint.
@@ -183,14 +193,12 @@ fn find_torch(supported: Supported) -> Result<Torch, String> {
     let cure = format!("install one with '{python} -m pip install \"torch~={newest}.0\"', or set TORCH_OPENCL_PYTHON");
     let output = Command::new(&python)
         .args(["-c", PROBE])
-        // An earlier install of this package, whose sources have been moved, must not prevent the import of torch.
-        .env("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
         .output()
         .map_err(|error| format!("cannot run '{python}' ({error}); install Python 3, or set TORCH_OPENCL_PYTHON"))?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
         let reason = text.lines().next_back().unwrap_or("no reason given");
-        return Err(format!("'{python}' cannot import torch, which this package is built against ({reason}); {cure}"));
+        return Err(format!("'{python}' cannot find torch, which this package is built against ({reason}); {cure}"));
     }
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut lines = text.lines();

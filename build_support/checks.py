@@ -36,6 +36,16 @@ def supported_torch() -> tuple[str, str]:
     return oldest, newest
 
 
+def supported_releases() -> list[str]:
+    """Return all supported releases of PyTorch.
+
+    Returns:
+        Minor versions such as "2.11", the oldest first.
+    """
+    (major, first), (_, last) = map(_numbers, supported_torch())
+    return [f"{major}.{minor}" for minor in range(first, last + 1)]
+
+
 def torch_release() -> str:
     """Return the release of the PyTorch to build against; a library serves all patch releases of it.
 

@@ -4,6 +4,7 @@ Run by the build backend, and by ``make build`` as ``python -m build_support.nat
 """
 
 import filecmp
+import hashlib
 import json
 import os
 import re
@@ -18,6 +19,8 @@ from build_support.progress import run_cargo
 LIBRARY = "libtorch_opencl.so"
 # A Python extension module with the stable ABI: launches of generated kernels.
 EXTENSION = "libtorch_opencl_launch.so"
+# Endings of the files that are compiled.
+SOURCES = {".rs", ".cl", ".cpp", ".h", ".toml"}
 
 
 def build() -> None:
@@ -32,8 +35,40 @@ def build() -> None:
     library.parent.mkdir(parents=True, exist_ok=True)
     _put(built, library)
     _put(built.parent / EXTENSION, library.parent / "_launch.abi3.so")
-    info = {"version": package_version(), "torch": torch_version()}
+    info = {"version": package_version(), "torch": torch_version(), "sources": sources_hash()}
     (library.parent / "build_info.json").write_text(json.dumps(info) + "\n")
+
+
+def is_current(release: str) -> bool:
+    """Return whether the package's library for a release of PyTorch was built from these sources.
+
+    Args:
+        release: a minor version such as "2.13".
+
+    Returns:
+        False too if there is no such library.
+    """
+    try:
+        info = json.loads((package_folder(release) / "build_info.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return info.get("sources") == sources_hash()
+
+
+def sources_hash() -> str:
+    """Return a hash of the files from which the native library is built.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    files = [ROOT / name for name in ("Cargo.lock", "Cargo.toml", "build.rs", "native_functions.yaml")]
+    for folder in ("rust", "cpp", "python/launch", "build_support"):
+        files += sorted(path for path in (ROOT / folder).rglob("*") if path.suffix in SOURCES)
+    digest = hashlib.sha256()
+    for path in files:
+        if path.is_file():
+            digest.update(f"{path.relative_to(ROOT)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def _put(built: Path, target: Path) -> None:
@@ -45,13 +80,16 @@ def _put(built: Path, target: Path) -> None:
         os.replace(fresh, target)
 
 
-def package_folder() -> Path:
-    """Return the package's folder for the library for this Python's PyTorch; other releases have other folders.
+def package_folder(release: str | None = None) -> Path:
+    """Return the package's folder for the library for a release of PyTorch.
+
+    Args:
+        release: a minor version such as "2.13"; that of this Python's PyTorch by default.
 
     Returns:
         A folder, which need not exist.
     """
-    return ROOT / "python" / "torch_opencl" / "lib" / torch_release()
+    return ROOT / "python" / "torch_opencl" / "lib" / (release or torch_release())
 
 
 def package_version() -> str:

@@ -12,6 +12,9 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from build_support.checks import supported_releases
+
 PACKAGE = "python/torch_opencl"
 # The tracked files that a build reads.
 FOLDERS = (PACKAGE, "python/launch", "rust", "cpp", "build_support", "tests/rust")
@@ -38,8 +41,10 @@ def wheel_problems(path: Path) -> list[str]:
     for pattern in (*expected, "*.dist-info/licenses/LICENSE-*", "*.dist-info/entry_points.txt"):
         if not fnmatch.filter(names, pattern):
             problems.append(f"lacks {pattern}")
-    if len(fnmatch.filter(names, expected[0])) > 1:
-        problems.append("has libraries for several releases of PyTorch")
+    releases = supported_releases()
+    packed = {name.split("/")[2] for name in fnmatch.filter(names, expected[0])}
+    if ".post" not in path.name and packed != set(releases):
+        problems.append(f"has libraries for PyTorch {', '.join(sorted(packed))}, not for {', '.join(releases)}")
     others = {name for name in names if not name.startswith(("torch_opencl/", "torch_opencl_rs"))}
     return problems + [f"has {name}, which belongs to another package" for name in sorted(others)]
 

@@ -15,8 +15,8 @@ import torch
 from torch_opencl import _batching, _embedded_driver, _interrupts, _printing, _settings, _sharing, composites
 
 BACKEND_NAME = "opencl"
-# A library serves one minor release of PyTorch and all its patch releases: C++ has no stable ABI. A wheel has one
-# library, a checkout as many as were built.
+# A library serves one minor release of PyTorch and all its patch releases: C++ has no stable ABI. A wheel for
+# all releases has all libraries, one for a single release has one, and a checkout has as many as were built.
 RELEASE = ".".join(torch.__version__.split(".")[:2])
 LIBRARIES = Path(__file__).parent / "lib"
 LIBRARY = LIBRARIES / RELEASE / "libtorch_opencl.so"

@@ -6,11 +6,8 @@
 use super::expr::{self, names};
 use super::plan::{Distribution, Exprs, Pointwise};
 
-/// Added to an operation's code to form the `case` for compute dtype bool, if bool differs from the other integers.
-pub const BOOL_CASES: usize = 1000;
-
 /// The index of an output, times this, is added to an operation's code.
-pub const OUTPUT_CASES: usize = 2 * BOOL_CASES;
+pub const OUTPUT_CASES: usize = 1000;
 
 /// Compute classes with separate expressions; float and double share theirs, and so do the two complex types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,35 +26,33 @@ pub fn cases(op: &Pointwise, class: Class) -> String {
     let mut lines = String::new();
     for (output, exprs) in op.exprs.iter().enumerate() {
         let code = op.code + output * OUTPUT_CASES;
-        let given = match class {
-            Class::Float => [(code, &exprs.float), (code, &None)],
-            Class::Complex => [(code, &exprs.complex), (code, &None)],
-            Class::Int => [(code, &exprs.int), (code + BOOL_CASES, &exprs.bool)],
-        };
-        lines.extend(given.into_iter().filter_map(|(code, expr)| Some(case(&op.scalars, code, expr.as_ref()?))));
+        lines.extend(expr_for(exprs, class).map(|expr| case(&op.scalars, code, expr)));
     }
     lines
 }
 
 /// Returns true if the lines of one operation are a few instructions: others take long to compile.
 pub fn is_short(op: &Pointwise, class: Class) -> bool {
-    let of_class = |exprs: &'_ Exprs| match class {
-        Class::Float => [exprs.float.clone(), None],
-        Class::Complex => [exprs.complex.clone(), None],
-        Class::Int => [exprs.int.clone(), exprs.bool.clone()],
-    };
-    op.exprs.iter().flat_map(of_class).flatten().all(|expr| expr::is_short(&expr))
+    op.exprs.iter().filter_map(|exprs| expr_for(exprs, class)).all(expr::is_short)
 }
 
 /// Returns true if the expressions for integers are correct in `int`, if no operand and no scalar has more bits.
 pub fn is_narrow(op: &Pointwise) -> bool {
-    let mut given = op.exprs.iter().flat_map(|exprs| [&exprs.int, &exprs.bool]).flatten().peekable();
-    given.peek().is_some() && given.all(|expr| expr::is_narrow(expr))
+    let mut given = op.exprs.iter().filter_map(|exprs| expr_for(exprs, Class::Int)).peekable();
+    given.peek().is_some() && given.all(expr::is_narrow)
 }
 
 /// The line of a distribution, in a function of `random.cl` in which the scalars are `s0` and `s1`.
 pub fn distribution_case(distribution: &Distribution) -> String {
     case(&distribution.scalars, distribution.code, &distribution.expr)
+}
+
+fn expr_for(exprs: &Exprs, class: Class) -> Option<&str> {
+    match class {
+        Class::Float => exprs.float.as_deref(),
+        Class::Int => exprs.int.as_deref(),
+        Class::Complex => exprs.complex.as_deref(),
+    }
 }
 
 fn case(scalars: &[String], code: usize, expr: &str) -> String {

@@ -13,6 +13,7 @@ use super::plan::{Form, Plan, PlannedRow, Pointwise, Registration, StubFill, Stu
 use super::release::{Release, Supported};
 use super::resolve;
 use super::schema::Index;
+use super::sources::Sources;
 use super::stubs::Stubs;
 use super::table::Row;
 use super::yaml::Text;
@@ -36,14 +37,14 @@ pub fn check(
     index: &Index,
     stubs: &Stubs,
     families: &[Family],
-    parts: &[String],
+    sources: &Sources,
     releases: Releases,
 ) -> Result<Plan, Vec<Diagnostic>> {
     let mut checker = Checker {
         index,
         stubs,
         families,
-        parts,
+        sources,
         releases,
         named: resolve::named(rows),
         report: Report::new(file),
@@ -61,8 +62,7 @@ pub(super) struct Checker<'a> {
     pub(super) index: &'a Index,
     stubs: &'a Stubs,
     families: &'a [Family],
-    /// Stems of the files that are valid values of `part`.
-    pub(super) parts: &'a [String],
+    pub(super) sources: &'a Sources,
     releases: Releases,
     named: resolve::Named,
     pub(super) report: Report<'a>,
@@ -121,6 +121,7 @@ impl Checker<'_> {
         let family = family?;
         self.keys(row, &family);
         self.identifiers(row);
+        self.functions(row);
         let mut distribution = None;
         let (pointwise, stub) = match family.kind {
             Kind::Pointwise { arity } => {
@@ -259,7 +260,6 @@ impl Checker<'_> {
             ("scalars", row.scalars.first()),
             ("expr", row.exprs.iter().find_map(|exprs| exprs.expr.as_ref())),
             ("expr_int", row.exprs.iter().find_map(|exprs| exprs.int.as_ref())),
-            ("expr_bool", row.exprs.iter().find_map(|exprs| exprs.bool.as_ref())),
             ("expr_complex", row.exprs.iter().find_map(|exprs| exprs.complex.as_ref())),
             ("part", row.part.as_ref()),
             ("class_from", row.class_from.as_ref()),

@@ -19,8 +19,7 @@ pub fn assign(row: &Row, family: &Family, arity: usize, computes: Dtypes, report
 
 fn assign_output(row: &Row, exprs: &OutputExprs, computes: Dtypes, report: &mut Report) -> Exprs {
     let float = computes.intersects(FLOATING);
-    let bool = computes.intersects(BOOL);
-    let int = computes.intersects(INTEGRAL) || (bool && exprs.bool.is_none());
+    let int = computes.intersects(INTEGRAL) || computes.intersects(BOOL);
     let complex = computes.intersects(COMPLEX);
     let int_from_expr = int && exprs.int.is_none();
     let complex_from_expr = complex && exprs.complex.is_none();
@@ -38,7 +37,6 @@ fn assign_output(row: &Row, exprs: &OutputExprs, computes: Dtypes, report: &mut 
     let uses = [
         (float || int_from_expr || complex_from_expr, &exprs.expr, "expr"),
         (int, &exprs.int, "expr_int"),
-        (bool, &exprs.bool, "expr_bool"),
         (complex, &exprs.complex, "expr_complex"),
     ];
     for (used, expr, key) in uses {
@@ -59,7 +57,6 @@ fn assign_output(row: &Row, exprs: &OutputExprs, computes: Dtypes, report: &mut 
     Exprs {
         float: pick(float, expr),
         int: pick(int, exprs.int.as_ref().or(expr)),
-        bool: pick(bool, exprs.bool.as_ref()),
         complex: pick(complex, exprs.complex.as_ref().or(expr)),
     }
 }

@@ -47,17 +47,6 @@ pub fn expression(name: String, text: &str, op: &Op, index: &Index) -> Result<De
     })
 }
 
-/// The `module:function` of a row's Python function, or the reason why it is invalid, with a hint.
-pub fn python(target: &str) -> Result<String, (String, String)> {
-    match target.split_once(':') {
-        Some((module, function)) if is_identifier(module) && is_identifier(function) => Ok(target.to_owned()),
-        _ => Err((
-            format!("`{target}` is not the name of a Python function"),
-            "`module:function` is a function of python/torch_opencl/composites/module.py".to_owned(),
-        )),
-    }
-}
-
 /// Returns true for a name that is neither a type, such as `at::Tensor`, nor a constant, such as `at::kLong`.
 fn is_function(name: &str) -> bool {
     let is_upper = |at: usize| name.get(at..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));

@@ -12,7 +12,6 @@
 //! | `part`         | integer                | its index in `PARTS`                               |
 //! | `expr`         | `Option<&'static str>` | for the first output, for float and double         |
 //! | `expr_int`     | same                   | for `long`                                         |
-//! | `expr_bool`    | same                   | for `long` if the compute dtype is bool            |
 //! | `expr_complex` | same                   | for the complex types                              |
 //! | `dtypes`       | `u64`                  | dtypes of the row, bit n for `c10::ScalarType` n   |
 //! | `cases`        | `[&'static str; 3]`    | its `case` lines, in the order of `ExprClass`      |
@@ -22,7 +21,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::cases::{cases, distribution_case, is_narrow, is_short, Class, BOOL_CASES, OUTPUT_CASES};
+use super::cases::{cases, distribution_case, is_narrow, is_short, Class, OUTPUT_CASES};
 use super::plan::{Plan, Pointwise};
 
 /// The content of `pointwise_table.rs`.
@@ -50,9 +49,6 @@ pub enum ExprClass {{
     /// `float2` and `double2`
     Complex,
 }}
-
-/// Added to a code to form the `case` for compute dtype bool, if a row has `expr_bool`.
-pub const BOOL_CASES: u32 = {BOOL_CASES};
 
 /// The index of an output, times this, is added to a code.
 pub const OUTPUT_CASES: u32 = {OUTPUT_CASES};
@@ -109,7 +105,6 @@ fn row(op: &Pointwise, parts: &[&str]) -> String {
     let first = op.exprs.first();
     field("expr", format!("{:?}", first.and_then(|exprs| exprs.float.as_ref())));
     field("expr_int", format!("{:?}", first.and_then(|exprs| exprs.int.as_ref())));
-    field("expr_bool", format!("{:?}", first.and_then(|exprs| exprs.bool.as_ref())));
     field("expr_complex", format!("{:?}", first.and_then(|exprs| exprs.complex.as_ref())));
     field("dtypes", format!("{:#x}", op.dtypes.mask()));
     field("cases", format!("{:?}", Class::ALL.map(|class| cases(op, class))));

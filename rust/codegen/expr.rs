@@ -51,7 +51,7 @@ pub fn is_narrow(expr: &str) -> bool {
 }
 
 /// Names of functions that the expression calls.
-fn called(expr: &str) -> impl Iterator<Item = &str> {
+pub fn called(expr: &str) -> impl Iterator<Item = &str> {
     expr.match_indices('(').filter_map(|(at, _)| {
         let before = expr.get(..at)?.trim_end();
         before.rsplit(|c| !is_word(c)).next().filter(|name| is_identifier(name))

@@ -43,6 +43,7 @@ mod plan;
 mod release;
 mod resolve;
 mod schema;
+mod sources;
 mod structs;
 mod stubs;
 mod table;
@@ -64,6 +65,10 @@ pub struct Inputs<'a> {
     pub torch_include: &'a Path,
     /// The folder of the launchers, with a folder for each family.
     pub launchers: &'a Path,
+    /// The folder of OpenCL C that families share.
+    pub include: &'a Path,
+    /// The folder of the Python functions that rows name.
+    pub composites: &'a Path,
     /// The release of torch, for which some rows may not be.
     pub torch: Release,
     pub supported: Supported,
@@ -73,13 +78,14 @@ pub struct Inputs<'a> {
 ///
 /// All problems of the table are reported at once, in the order of its lines.
 pub fn run(inputs: &Inputs<'_>, out_dir: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
-    let &Inputs { table, aten, torch_include, launchers, torch, supported } = inputs;
+    let &Inputs { table, aten, torch_include, launchers, include, composites, torch, supported } = inputs;
     let index = schema::Index::parse(aten, &read(aten)?)?;
     let stubs = stubs::scan(torch_include)?;
     let rows = table::parse(table, &read(table)?)?;
     let releases = check::Releases { torch, supported };
-    let (families, parts) = (family::families(launchers)?, parts(&launchers.join("pointwise"))?);
-    let plan = check::check(table, &rows, &index, &stubs, &families, &parts, releases)?;
+    let families = family::families(launchers)?;
+    let sources = sources::Sources::read(&launchers.join("pointwise"), include, composites)?;
+    let plan = check::check(table, &rows, &index, &stubs, &families, &sources, releases)?;
 
     let sources = emit_cpp::registrations(&plan)
         .iter()
@@ -98,16 +104,6 @@ pub fn run(inputs: &Inputs<'_>, out_dir: &Path) -> Result<Vec<PathBuf>, Vec<Diag
     write(out_dir, "pointwise_table.rs", &emit_rust::pointwise_table(&plan))?;
     write(out_dir, "coverage.md", &emit_docs::coverage(&plan))?;
     Ok(sources)
-}
-
-/// Stems of the files that are values of `part`: all except that of the kernels.
-fn parts(folder: &Path) -> Result<Vec<String>, Diagnostic> {
-    let mut found = Vec::new();
-    find_kernels(folder, &mut found)?;
-    let stems = found.iter().filter_map(|path| path.file_stem()?.to_str()).filter(|stem| *stem != "pointwise");
-    let mut stems: Vec<_> = stems.map(str::to_owned).collect();
-    stems.sort();
-    Ok(stems)
 }
 
 /// Reads the kernels below some folders, and writes their Rust declarations (`kernel_structs.rs`, `kernel_entries.rs`)

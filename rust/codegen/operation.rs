@@ -102,10 +102,10 @@ impl Checker<'_> {
     /// The file of functions that the row's programs need in addition to the common ones.
     fn part(&mut self, row: &Row) -> Option<String> {
         let part = row.part.as_ref()?;
-        if !self.parts.contains(&part.value) {
-            let hint = match nearest(&part.value, self.parts.iter().map(String::as_str)) {
+        if !self.sources.parts.contains(&part.value) {
+            let hint = match nearest(&part.value, self.sources.parts.iter().map(String::as_str)) {
                 Some(known) => format!("did you mean `{known}`?"),
-                None => format!("rust/ops/pointwise has {}", self.parts.join(", ")),
+                None => format!("rust/ops/pointwise has {}", self.sources.parts.join(", ")),
             };
             self.report.error_with_hint(part.line, format!("no file `{}.cl` with such functions", part.value), hint);
         }

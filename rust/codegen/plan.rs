@@ -193,8 +193,6 @@ pub enum ClassFrom {
 pub struct Exprs {
     pub float: Option<String>,
     pub int: Option<String>,
-    /// Replaces `int` if the compute dtype is bool.
-    pub bool: Option<String>,
     pub complex: Option<String>,
 }
 

@@ -297,7 +297,7 @@ fn plain(row: &Row, op: &Op, index: &Index) -> Result<Registration, Problem> {
         return Ok(Registration { declares: Some(declares), ..registration(op, Form::Function, ours(&name)) });
     }
     if let Some(text) = &row.python {
-        return Ok(registration(op, Form::Python, composite::python(&text.value)?));
+        return Ok(registration(op, Form::Python, text.value.clone()));
     }
     if row.entry.as_ref().is_some_and(|entry| template(&entry.value).is_some()) {
         return Err((

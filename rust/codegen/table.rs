@@ -13,7 +13,7 @@ use super::nearest::nearest;
 use super::yaml::{line_of, load_list, text, words, Text};
 
 /// Keys of rows.
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 27] = [
     "op",
     "family",
     "layout",
@@ -26,7 +26,6 @@ const KEYS: [&str; 28] = [
     "scalars",
     "expr",
     "expr_int",
-    "expr_bool",
     "expr_complex",
     "class_from",
     "opmath",
@@ -106,7 +105,6 @@ pub struct OutputExprs {
     /// The expression for floats, and for other classes that have no separate expression.
     pub expr: Option<Text>,
     pub int: Option<Text>,
-    pub bool: Option<Text>,
     pub complex: Option<Text>,
 }
 
@@ -121,7 +119,7 @@ impl Row {
 impl OutputExprs {
     /// The expressions that are present.
     pub fn given(&self) -> impl Iterator<Item = &Text> {
-        [&self.expr, &self.int, &self.bool, &self.complex].into_iter().flatten()
+        [&self.expr, &self.int, &self.complex].into_iter().flatten()
     }
 }
 
@@ -174,7 +172,6 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
         "python" => row.python = Some(scalar(value)?),
         "expr" => set_exprs(row, value, |exprs| &mut exprs.expr)?,
         "expr_int" => set_exprs(row, value, |exprs| &mut exprs.int)?,
-        "expr_bool" => set_exprs(row, value, |exprs| &mut exprs.bool)?,
         "expr_complex" => set_exprs(row, value, |exprs| &mut exprs.complex)?,
         "part" => row.part = Some(scalar(value)?),
         "class_from" => row.class_from = Some(scalar(value)?),

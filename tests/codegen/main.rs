@@ -160,6 +160,8 @@ fn generate_for(torch: Release, table: &Path, out: &Path) -> Result<Vec<PathBuf>
         aten: &aten.join("native_functions.yaml"),
         torch_include: &aten.join("include"),
         launchers: &Path::new(FOLDER).join("ops"),
+        include: Path::new("rust/kernels/include"),
+        composites: &Path::new(FOLDER).join("composites"),
         torch,
         supported: SUPPORTED,
     };

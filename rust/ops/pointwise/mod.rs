@@ -8,7 +8,7 @@ mod words;
 
 pub(in crate::ops) use self::cast::cast;
 pub(in crate::ops) use self::row::forms;
-use self::row::{program, row, PointwiseRow, Source, BOOL_CASES};
+use self::row::{program, row, PointwiseRow, Source};
 use self::tiles::{fits_vectors, is_across, layout_facing, Tiles, GPU_SIDE, TILE_ROWS, TILE_VECTORS};
 use self::words::{copy_words, fill_words};
 use crate::cl::{Arg, MemHandle};
@@ -304,7 +304,7 @@ impl Call<'_> {
         (input.address != 0 && input.dtype == self.out.dtype).then_some(input)
     }
 
-    /// The case of the switch; some rows have a separate one for bool.
+    /// The case of the switch.
     fn case(&self) -> Result<u32> {
         if self.row.expr_for(self.compute).is_none() {
             return Err(Error::Unsupported(format!(
@@ -313,8 +313,7 @@ impl Call<'_> {
                 self.compute.name()
             )));
         }
-        let is_bool = self.compute == DType::Bool && self.row.expr_bool.is_some();
-        Ok(self.row.op as u32 + if is_bool { BOOL_CASES } else { 0 })
+        Ok(self.row.op as u32)
     }
 
     /// Dtype that the result is rounded to before it is stored: an output from the caller may have a wider dtype. A

@@ -22,7 +22,6 @@ mod table {
         pub scalars: &'static [&'static str],
         pub expr: Option<&'static str>,
         pub expr_int: Option<&'static str>,
-        pub expr_bool: Option<&'static str>,
         pub expr_complex: Option<&'static str>,
         pub dtypes: u64,
         pub cases: [&'static str; 3],
@@ -34,8 +33,8 @@ mod table {
 }
 
 pub(super) use table::PointwiseOp;
+pub(in crate::ops) use table::PointwiseRow;
 use table::{ExprClass, OUTPUT_CASES, PARTS, POINTWISE};
-pub(in crate::ops) use table::{PointwiseRow, BOOL_CASES};
 
 /// How the dense kernel reads an input; two bits each in its `sources` argument.
 #[derive(Clone, Copy)]
@@ -137,7 +136,6 @@ impl PointwiseRow {
     pub(in crate::ops) fn expr_for(&self, compute: DType) -> Option<&'static str> {
         match expr_class(compute.class()) {
             ExprClass::Float => self.expr,
-            ExprClass::Int if compute == DType::Bool => self.expr_bool.or(self.expr_int),
             ExprClass::Int => self.expr_int,
             ExprClass::Complex => self.expr_complex,
         }

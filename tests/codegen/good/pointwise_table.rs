@@ -32,11 +32,8 @@ pub enum ExprClass {
     Complex,
 }
 
-/// Added to a code to form the `case` for compute dtype bool, if a row has `expr_bool`.
-pub const BOOL_CASES: u32 = 1000;
-
 /// The index of an output, times this, is added to a code.
-pub const OUTPUT_CASES: u32 = 2000;
+pub const OUTPUT_CASES: u32 = 1000;
 
 /// Functions that only the programs of some rows have; the first part is for rows that need none.
 pub static PARTS: &[&str] = &[
@@ -55,10 +52,9 @@ pub static POINTWISE: &[PointwiseRow] = &[
         part: 0,
         expr: Some("a + alpha * b"),
         expr_int: Some("a + alpha * b"),
-        expr_bool: Some("a || (alpha && b)"),
         expr_complex: Some("a + cmul(alpha, b)"),
         dtypes: 0x8eff,
-        cases: ["case 0: { const T alpha = s0; return a + alpha * b; }\n", "case 0: { const T alpha = s0; return a + alpha * b; }\ncase 1000: { const T alpha = s0; return a || (alpha && b); }\n", "case 0: { const T alpha = s0; return a + cmul(alpha, b); }\n"],
+        cases: ["case 0: { const T alpha = s0; return a + alpha * b; }\n", "case 0: { const T alpha = s0; return a + alpha * b; }\n", "case 0: { const T alpha = s0; return a + cmul(alpha, b); }\n"],
         short: [true, true, true],
         narrow: true,
     },
@@ -71,7 +67,6 @@ pub static POINTWISE: &[PointwiseRow] = &[
         part: 0,
         expr: Some("exp(a * 0.5 + 1e-7 - 2.5e+3) + 1.5f * 3"),
         expr_int: None,
-        expr_bool: None,
         expr_complex: None,
         dtypes: 0x88ff,
         cases: ["case 1: return exp(a * LIT(0.5) + LIT(1e-7) - LIT(2.5e+3)) + 1.5f * 3;\n", "", ""],
@@ -87,7 +82,6 @@ pub static POINTWISE: &[PointwiseRow] = &[
         part: 0,
         expr: None,
         expr_int: Some("a & b"),
-        expr_bool: None,
         expr_complex: None,
         dtypes: 0x81f,
         cases: ["", "case 2: return a & b;\n", ""],
@@ -103,7 +97,6 @@ pub static POINTWISE: &[PointwiseRow] = &[
         part: 0,
         expr: Some("a != 0 ? b : c"),
         expr_int: Some("a != 0 ? b : c"),
-        expr_bool: None,
         expr_complex: None,
         dtypes: 0x850,
         cases: ["case 3: return a != 0 ? b : c;\n", "case 3: return a != 0 ? b : c;\n", ""],
@@ -119,7 +112,6 @@ pub static POINTWISE: &[PointwiseRow] = &[
         part: 0,
         expr: Some("value"),
         expr_int: Some("value"),
-        expr_bool: None,
         expr_complex: Some("value"),
         dtypes: 0x8eff,
         cases: ["case 4: { const T value = s0; return value; }\n", "case 4: { const T value = s0; return value; }\n", "case 4: { const T value = s0; return value; }\n"],
@@ -135,10 +127,9 @@ pub static POINTWISE: &[PointwiseRow] = &[
         part: 1,
         expr: Some("mantissa(a)"),
         expr_int: None,
-        expr_bool: None,
         expr_complex: None,
         dtypes: 0x80e8,
-        cases: ["case 5: return mantissa(a);\ncase 2005: return exponent_of(a);\n", "", ""],
+        cases: ["case 5: return mantissa(a);\ncase 1005: return exponent_of(a);\n", "", ""],
         short: [false, true, true],
         narrow: false,
     },
@@ -151,7 +142,6 @@ pub static POINTWISE: &[PointwiseRow] = &[
         part: 0,
         expr: Some("a != a"),
         expr_int: None,
-        expr_bool: None,
         expr_complex: None,
         dtypes: 0x80e0,
         cases: ["case 6: return a != a;\n", "", ""],
@@ -167,7 +157,6 @@ pub static POINTWISE: &[PointwiseRow] = &[
         part: 0,
         expr: Some("trunc( a / b)"),
         expr_int: None,
-        expr_bool: None,
         expr_complex: None,
         dtypes: 0x80e0,
         cases: ["case 7: return trunc( a / b);\n", "", ""],

@@ -78,7 +78,7 @@ def test_a_wheel_has_only_the_library_of_its_release(sources):
         folder = sources / "python" / "torch_opencl" / "lib" / release
         folder.mkdir(parents=True)
         shutil.copy("/bin/true", folder / "libtorch_opencl.so")
-        (folder / "build_info.json").write_text("{}")
+        (folder / "build_info.json").write_text('{"sources": "those of another commit"}')
     run_hook(sources, "build_wheel")
     wheel = next((sources / "out").glob("*.whl"))
     assert "-py3-none-linux" in wheel.name
@@ -86,6 +86,21 @@ def test_a_wheel_has_only_the_library_of_its_release(sources):
     libraries = {name for name in names if "/lib/" in name}
     assert libraries == {f"torch_opencl/lib/{RELEASE}/{name}" for name in ("libtorch_opencl.so", "build_info.json")}
     assert {"torch_opencl/py.typed", "torch_opencl/tune/tuner.py"} <= set(names)
+
+
+def test_a_wheel_has_all_libraries_if_all_are_of_these_sources(sources):
+    run = [sys.executable, "-c", "from build_support import native; print(native.sources_hash())"]
+    current = subprocess.run(run, cwd=sources, check=True, capture_output=True, text=True).stdout.strip()
+    releases = checks.supported_releases()
+    for release in releases:
+        folder = sources / "python" / "torch_opencl" / "lib" / release
+        folder.mkdir(parents=True)
+        shutil.copy("/bin/true", folder / "libtorch_opencl.so")
+        (folder / "build_info.json").write_text(f'{{"sources": "{current}"}}')
+    run_hook(sources, "build_wheel")
+    wheel = next((sources / "out").glob(f"torch_opencl_rs-{torch.opencl.__version__}-py3-none-linux*.whl"))
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[2] for name in names if name.endswith("libtorch_opencl.so")} == set(releases)
 
 
 def test_a_wheel_is_named_for_the_release_that_it_is_built_with_and_requires_it(sources):
