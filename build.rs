@@ -104,7 +104,7 @@ fn build() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let mut sources = registrations;
-    sources.extend(files(Path::new("cpp"), "cpp")?);
+    sources.extend(objects::units(&files(Path::new("cpp"), "cpp")?, &out_dir)?);
     cxx_build::CFG.include_prefix = "torch_opencl";
     sources.extend(cxx_build::bridges(&bridges).get_files().map(Path::to_path_buf));
     sources.sort();

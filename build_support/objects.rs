@@ -11,8 +11,30 @@ use std::rc::Rc;
 /// Environment variables that the compiler reads, or that set its arguments.
 pub const COMPILER_VARIABLES: [&str; 4] = ["CXX", "CXXFLAGS", "CPATH", "CPLUS_INCLUDE_PATH"];
 
-/// For fewer files, precompiling their headers costs more time than it saves.
-const WORTH_PRECOMPILING: usize = 12;
+/// Most files of a unit: with more, a unit takes long to compile again after a change of one.
+const FILES_OF_UNIT: usize = 8;
+
+/// Writes units, each of which includes a few sources of one folder, and returns them: most of a compiler's time goes
+/// into PyTorch's headers, which a unit reads once.
+pub fn units(sources: &[PathBuf], out_dir: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let folder = out_dir.join("units");
+    std::fs::create_dir_all(&folder)?;
+    let mut units = Vec::new();
+    for sources in sources.chunk_by(|a, b| a.parent() == b.parent()) {
+        let count = sources.len().div_ceil(FILES_OF_UNIT);
+        for part in sources.chunks(sources.len().div_ceil(count)) {
+            let unit = folder.join(format!("{}.cpp", units.len()));
+            let lines = part.iter().map(|source| Ok(format!("#include {:?}\n", std::path::absolute(source)?)));
+            let text = lines.collect::<std::io::Result<String>>()?;
+            // The time of an unchanged file does not change.
+            if std::fs::read_to_string(&unit).ok().as_ref() != Some(&text) {
+                std::fs::write(&unit, text)?;
+            }
+            units.push(unit);
+        }
+    }
+    Ok(units)
+}
 
 /// Compiles `sources` and makes `out_dir/lib{name}.a` of the objects, which are kept for the next build.
 ///
@@ -29,9 +51,6 @@ pub fn compile(
     out_dir: &Path,
     name: &str,
 ) -> Result<(), Box<dyn Error>> {
-    // Left by an interrupted build.
-    remove(&out_dir.join("precompiled.h"))?;
-    remove(&out_dir.join("precompiled.h.gch"))?;
     let kept = out_dir.join("objects");
     std::fs::create_dir_all(&kept)?;
     let mut digests = Digests { common: common(compilation, environment)?, includes, texts: BTreeMap::new() };
@@ -46,23 +65,14 @@ pub fn compile(
     }
     // It has been made of other objects.
     remove(&library)?;
-    let mut compiler = compilation.clone();
-    let precompiled = if stale.len() < WORTH_PRECOMPILING { None } else { precompile(&mut compiler, out_dir)? };
     // In parts, so that finished objects are kept if a later part fails or the build is interrupted.
     let part = 4 * std::thread::available_parallelism()?.get();
-    let compiled = stale.chunks(part).try_for_each(|part| -> Result<(), Box<dyn Error>> {
-        let made = compiler.clone().files(part.iter().map(|(source, _)| source)).try_compile_intermediates()?;
+    for part in stale.chunks(part) {
+        let made = compilation.clone().files(part.iter().map(|(source, _)| source)).try_compile_intermediates()?;
         for (made, (_, object)) in made.iter().zip(part) {
             std::fs::rename(made, object)?;
         }
-        Ok(())
-    });
-    // Several hundred MiB, which are made again each time.
-    if let Some(header) = precompiled {
-        remove(&header.with_extension("h.gch"))?;
-        remove(&header)?;
     }
-    compiled?;
     let wanted: BTreeSet<_> = objects.iter().collect();
     for entry in kept.read_dir()? {
         let path = entry?.path();
@@ -159,33 +169,4 @@ fn remove(path: &Path) -> std::io::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
-}
-
-/// Precompiles the headers that most files need, and includes the result in every file.
-///
-/// Not done if the compiler is a cache (ccache), which would not cache such files.
-fn precompile(compilation: &mut cc::Build, out_dir: &Path) -> Result<Option<PathBuf>, Box<dyn Error>> {
-    let compiler = compilation.try_get_compiler()?;
-    if is_cache(&compiler) {
-        return Ok(None);
-    }
-    // g++ and clang++ both look for it under this name.
-    let (header, precompiled) = (out_dir.join("precompiled.h"), out_dir.join("precompiled.h.gch"));
-    std::fs::copy("cpp/precompiled.h", &header)?;
-    let mut command = compiler.to_command();
-    command.args(["-x", "c++-header"]).arg(&header).arg("-o").arg(&precompiled);
-    if !command.status()?.success() {
-        return Err("the compiler failed on cpp/precompiled.h; its messages are above".into());
-    }
-    compilation.flag("-include").flag(&header);
-    Ok(Some(header))
-}
-
-/// Returns true if a compiler is ccache or a similar cache, under any name.
-fn is_cache(compiler: &cc::Tool) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let mut candidates = env::split_paths(&path).map(|folder| folder.join(compiler.path()));
-    let program = candidates.find_map(|path| path.canonicalize().ok());
-    let name = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
-    !compiler.cc_env().is_empty() || name.contains("cache")
 }

@@ -15,8 +15,9 @@ from build_support.checks import ROOT
 # Seconds between two updates: on a terminal, where the line is rewritten, and on other outputs.
 INTERVAL, SELDOM = 0.5, 60.0
 # Seconds of a build from nothing on two cores: for each crate, for each C++ file, and for this project's crate, which
-# comes last.
+# comes last; and the number of C++ files, until they have been generated.
 CRATE, CPP_FILE, LAST = 0.35, 2.5, 75.0
+CPP_FILES = 80
 _BAR = re.compile(r"^\s*Building \[.*?\] (\d+)/(\d+)")
 _STATUS = re.compile(
     r"^\s*(Adding|Blocking|Building|Compiling|Dirty|Downloaded|Downloading|Finished|Fresh|Locking|Running|Updating) "
@@ -88,14 +89,13 @@ class Progress:
         return ", ".join(parts)
 
     def _cpp_files(self) -> tuple[int, int]:
-        """Return the number of objects that this build has written, and an estimate of the final number."""
-        count = len([*(ROOT / "cpp").rglob("*.cpp")])
+        """Return the number of objects that this build has written, and the number of its sources."""
         written, generated = 0, 0
         for folder in self._target.glob("build/torch-opencl-*/out"):
             written += sum(_is_newer(path, self.start) for path in [*folder.glob("*.o"), *folder.glob("objects/*.o")])
-            sources = [*folder.glob("registrations_*.cpp"), *folder.glob("cxxbridge/sources/**/*.cc")]
+            sources = [*folder.glob("units/*.cpp"), *folder.glob("registrations_*.cpp"), *folder.glob("cxxbridge/sources/**/*.cc")]
             generated = max(generated, len(sources))
-        return written, max(written, count + generated)
+        return written, max(written, generated or CPP_FILES)
 
 
 def run_cargo(command: Sequence[str], environment: Mapping[str, str], target: Path) -> str:

@@ -26,7 +26,7 @@ void call_shared(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit:
 }
 
 // The result is padded with zeros: attention hides them, and removes them from its own result.
-Tensors3 transform_bias_rescale_qkv(const at::Tensor& qkv, const at::Tensor& qkv_bias, int64_t num_heads) {
+Tensors3 padded_bias_rescale_qkv(const at::Tensor& qkv, const at::Tensor& qkv_bias, int64_t num_heads) {
   return at::_transform_bias_rescale_qkv(qkv.to_padded_tensor(0), qkv_bias, num_heads);
 }
 
@@ -93,7 +93,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
   m.impl("native_layer_norm", &native_layer_norm);
   m.impl("native_layer_norm_backward", &native_layer_norm_backward);
-  m.impl("_transform_bias_rescale_qkv", &transform_bias_rescale_qkv);
+  m.impl("_transform_bias_rescale_qkv", &padded_bias_rescale_qkv);
   m.impl("_native_multi_head_attention", &at::native::native_multi_head_attention_cpu);
   m.impl("_nested_tensor_softmax_with_shape", &at::native::NestedTensor_softmax_dropout);
   m.impl("_nested_tensor_storage_offsets", &at::native::_nested_tensor_storage_offsets);

@@ -2,6 +2,7 @@
 #include "entries/composite.h"
 #include "entries/unary.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/ops/amax.h>

@@ -11,7 +11,7 @@ namespace torch_opencl::native {
 namespace {
 
 // A scalar is a row of one element.
-at::Tensor rows(const at::Tensor& tensor) {
+at::Tensor as_rows(const at::Tensor& tensor) {
   return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor.contiguous();
 }
 
@@ -21,7 +21,7 @@ size_t axis_of(const at::Tensor& tensor, int64_t dim) {
 
 void forward(const at::Tensor& self, int64_t dim, const at::Tensor& result, bool log) {
   const ContiguousOutput output(result);
-  const at::Tensor input = rows(self), out = rows(output.tensor());
+  const at::Tensor input = as_rows(self), out = as_rows(output.tensor());
   checked([&] { bridge::softmax(arg(input), arg(out), axis_of(input, dim), log); });
   output.finish();
 }
@@ -29,7 +29,7 @@ void forward(const at::Tensor& self, int64_t dim, const at::Tensor& result, bool
 void backward(
     const at::Tensor& grad_output, const at::Tensor& output, int64_t dim, const at::Tensor& result, bool log) {
   const ContiguousOutput grad_input(result);
-  const at::Tensor grad = rows(grad_output), value = rows(output), out = rows(grad_input.tensor());
+  const at::Tensor grad = as_rows(grad_output), value = as_rows(output), out = as_rows(grad_input.tensor());
   checked([&] { bridge::softmax_backward(arg(grad), arg(value), arg(out), axis_of(grad, dim), log); });
   grad_input.finish();
 }

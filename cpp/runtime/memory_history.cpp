@@ -15,7 +15,7 @@
 namespace torch_opencl {
 namespace {
 
-struct Entry {
+struct HistoryEntry {
   bool is_free;
   int32_t device;
   int64_t address;
@@ -47,13 +47,13 @@ class History {
     return is_on_.load(std::memory_order_relaxed);
   }
 
-  void add(Entry entry) {
+  void add(HistoryEntry entry) {
     // Gathering the stack takes the GIL, so it must not happen while our mutex is held.
     if (entry.is_free ? with_free_stacks_.load() : with_stacks_.load()) {
       entry.stack = torch::CapturedTraceback::gather(true, false, false);
     }
     entry.time = c10::getTime() / 1000;
-    std::deque<Entry> dropped;
+    std::deque<HistoryEntry> dropped;
     const std::lock_guard lock(mutex_);
     if (entry.is_free) {
       if (const auto found = streams_.find(entry.address); found != streams_.end()) {
@@ -70,14 +70,14 @@ class History {
     }
   }
 
-  std::deque<Entry> entries() {
+  std::deque<HistoryEntry> entries() {
     const std::lock_guard lock(mutex_);
     return entries_;
   }
 
  private:
   std::mutex mutex_;
-  std::deque<Entry> entries_;
+  std::deque<HistoryEntry> entries_;
   // Stream of each allocated block.
   std::unordered_map<int64_t, int64_t> streams_;
   size_t most_ = 0;
