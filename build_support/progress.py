@@ -16,7 +16,7 @@ from build_support.checks import ROOT
 INTERVAL, SELDOM = 0.5, 60.0
 # Seconds of a build from nothing on two cores: for each crate, for each C++ file, and for this project's crate, which
 # comes last; and the number of C++ files, until they have been generated.
-CRATE, CPP_FILE, LAST = 0.35, 2.5, 75.0
+CRATE, CPP_FILE, LAST = 0.35, 3.5, 45.0
 CPP_FILES = 80
 _BAR = re.compile(r"^\s*Building \[.*?\] (\d+)/(\d+)")
 _STATUS = re.compile(
@@ -93,8 +93,8 @@ class Progress:
         written, generated = 0, 0
         for folder in self._target.glob("build/torch-opencl-*/out"):
             written += sum(_is_newer(path, self.start) for path in [*folder.glob("*.o"), *folder.glob("objects/*.o")])
-            sources = [*folder.glob("units/*.cpp"), *folder.glob("registrations_*.cpp"), *folder.glob("cxxbridge/sources/**/*.cc")]
-            generated = max(generated, len(sources))
+            sources = ("units/*.cpp", "registrations_*.cpp", "cxxbridge/sources/**/*.cc")
+            generated = max(generated, sum(len([*folder.glob(pattern)]) for pattern in sources))
         return written, max(written, generated or CPP_FILES)
 
 

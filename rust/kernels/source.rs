@@ -49,7 +49,7 @@ texts! {
     pool_channels_last fractional_max_pool
     fault loss ctc margin segment_reduce sparse_mm assertion optimizer rnn resample resample_rows grid_sampler embedding_bag
     multi_tensor foreach_norm foreach block scores attention attention_query attention_backward butterfly fft
-    packed_weight int4_vectors linalg_panel linalg householder sparse pointwise generated generated_lanes user
+    packed_weight int4_vectors formats quantized linalg_panel linalg householder sparse pointwise generated generated_lanes user
 }
 
 families! {
@@ -105,6 +105,8 @@ families! {
         activation epilogue gemm_operands gemm_local;
     /// Matmuls with weights of 8 and 4 bits.
     PackedWeight packed_weight: prelude tier vector packed_weight int4_vectors;
+    /// Matmuls with quantised weights in the formats of other libraries.
+    Quantized quantized: prelude tier vector formats quantized;
     /// Convolutions.
     Conv conv: prelude vector matrix conv conv_direct_weight conv_channels conv_weight;
     /// Winograd convolutions.

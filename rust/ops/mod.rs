@@ -22,6 +22,7 @@ pub mod optimizer;
 pub mod packed_weight;
 pub mod pointwise;
 pub mod pool;
+pub mod quantized;
 pub mod random;
 pub mod reduce;
 pub mod resample;

@@ -30,13 +30,16 @@ impl Project {
 
     /// Builds the library, and returns the object files it is made of.
     fn build(&self, version: &[u8]) -> Result<BTreeSet<PathBuf>, String> {
+        self.build_sources(&["one.cpp", "two.cpp"].map(|name| self.0.join(name)), version)
+    }
+
+    fn build_sources(&self, sources: &[PathBuf], version: &[u8]) -> Result<BTreeSet<PathBuf>, String> {
         let target = format!("{ARCH}-unknown-{OS}-gnu");
         let includes = [self.0.join("include")];
         let mut compilation = cc::Build::new();
         compilation.cpp(true).target(&target).host(&target).opt_level(0).out_dir(&self.0).includes(&includes);
         compilation.cargo_metadata(false).cargo_warnings(false);
-        let sources = ["one.cpp", "two.cpp"].map(|name| self.0.join(name));
-        objects::compile(&compilation, &sources, &includes, version, &self.0, "both").map_err(|e| e.to_string())?;
+        objects::compile(&compilation, sources, &includes, version, &self.0, "both").map_err(|e| e.to_string())?;
         assert!(self.0.join("libboth.a").exists());
         Ok(self.objects())
     }
@@ -92,4 +95,22 @@ fn a_source_that_fails_leaves_no_library() {
     assert!(!project.0.join("libboth.a").exists());
     project.write("two.cpp", "int two() { return 4; }\n");
     assert_eq!(project.build(b"1").expect("a library").len(), 2);
+}
+
+#[test]
+fn a_unit_has_a_few_sources_of_one_folder_and_is_compiled_again_for_each_of_them() {
+    let project = Project::new("units");
+    fs::create_dir_all(project.0.join("other")).expect("a folder");
+    let mut sources: Vec<_> = (0..9).map(|number| project.0.join(format!("part{number}.cpp"))).collect();
+    sources.push(project.0.join("other/part.cpp"));
+    for (number, source) in sources.iter().enumerate() {
+        fs::write(source, format!("int part{number}() {{ return {number}; }}\n")).expect("a file");
+    }
+    let units = objects::units(&sources, &project.0).expect("units");
+    assert_eq!(units.len(), 3, "five sources, four, and the one of the other folder");
+    let first = project.build_sources(&units, b"1").expect("a library");
+    fs::write(&sources[6], "int part6() { return 7; }\n").expect("a file");
+    assert_eq!(objects::units(&sources, &project.0).expect("units"), units);
+    let second = project.build_sources(&units, b"1").expect("a library");
+    assert_eq!(first.intersection(&second).count(), 2, "only the second unit is compiled again");
 }

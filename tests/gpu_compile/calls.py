@@ -14,6 +14,9 @@ from torch.utils._pytree import tree_leaves
 Call = Callable[[torch.device], object]
 # Random calls of tests/fuzz with one seed. More calls would add few programs.
 RANDOM_CALLS = 600
+# Bytes of a block: 32 columns, or 256 of the formats that end with _k.
+GGUF_BYTES = {"q4_0": 18, "q4_1": 20, "q5_0": 22, "q5_1": 24, "q8_0": 34, "q2_k": 84, "q3_k": 110, "q4_k": 144}
+GGUF_BYTES |= {"q5_k": 176, "q6_k": 210, "iq4_nl": 18}
 EVERY_DTYPE = sorted({dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}, key=str)
 
 
@@ -28,6 +31,28 @@ def is_empty(sample: SampleInput) -> bool:
     """Return true if a tensor of a sample has no elements."""
     leaves = tree_leaves((sample.input, sample.args, sample.kwargs))
     return any(isinstance(leaf, torch.Tensor) and leaf.numel() == 0 for leaf in leaves)
+
+
+def quantized() -> Iterator[Call]:
+    """Yield matmuls with a weight in each format, and its unpacking."""
+    from torch_opencl.quantized import GGUF_FORMATS, QuantizedWeight
+
+    def call(device: torch.device, name: str, rows: int) -> None:
+        zeros = lambda dtype, *shape: torch.zeros(shape, dtype=dtype, device=device)  # noqa: E731
+        if name in GGUF_FORMATS:
+            blocks, size = (1, GGUF_BYTES[name]) if name.endswith("_k") else (8, GGUF_BYTES[name])
+            weight = QuantizedWeight(zeros(torch.uint8, 64, blocks * size), name, (64, 256))
+        elif name == "table4":
+            codes, scales = zeros(torch.uint8, 64, 128), zeros(torch.float32, 256)
+            weight = QuantizedWeight(codes, name, (64, 256), scales, None, zeros(torch.float32, 16), 64)
+        else:
+            codes = zeros(torch.int8, 64, 128 if name == "affine4" else 256)
+            weight = QuantizedWeight(codes, name, (64, 256), zeros(torch.float16, 64, 4), group_size=64)
+        weight.linear(zeros(torch.float16, rows, 256))
+        weight.dequantize(torch.float16)
+
+    for name, rows in product((*GGUF_FORMATS, "table4", "affine4", "affine8"), (1, 4)):
+        yield lambda device, name=name, rows=rows: call(device, name, rows)
 
 
 def operators(few: bool = False) -> Iterator[Call]:
@@ -121,6 +146,7 @@ def layers() -> Iterator[Call]:
             torch._weight_int4pack_mm(x, packed, 32, x.new_zeros(2, 80, 2))
 
         yield multiply_packed
+    yield from quantized()
     for dtype, size in product((torch.float32, torch.float64, torch.complex64, torch.complex128), (3, 40)):
         for function in (torch.linalg.inv_ex, torch.linalg.cholesky_ex, torch.linalg.qr, torch.linalg.lu):
             yield lambda device, dtype=dtype, n=size, function=function: function(

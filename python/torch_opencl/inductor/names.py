@@ -8,7 +8,7 @@ __all__ = ["NEEDED", "check"]
 NEEDED: dict[str, tuple[str, ...]] = {
     "torch._decomp.decompositions": ("upsample_compute_output_size",),
     "torch._dynamo.device_interface": ("DeviceInterface", "register_interface_for_device"),
-    "torch._dynamo.trace_rules": ("add",),
+    "torch._dynamo.trace_rules": ("SKIP_DIRS", "_recompile_re"),
     "torch._dynamo.variables.optimizer": ("OptimizerVariable.move_step_if_cpu",),
     "torch._inductor.choices": ("InductorChoices.reduction_split_factor",),
     "torch._inductor.codegen.common": (

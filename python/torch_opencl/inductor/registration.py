@@ -38,12 +38,14 @@ def add_to_gpu_types(module: Any) -> None:
 
 
 def keep_out_of_graphs(module: Any) -> None:
-    """Make Dynamo call the functions of this package instead of tracing them.
+    """Make Dynamo call the functions of this package instead of tracing them, except layers of users' models.
 
     Args:
         module: torch._dynamo.trace_rules.
     """
-    module.add("torch_opencl")
+    package = Path(__file__).parents[1]
+    module.SKIP_DIRS.extend(str(path) for path in package.iterdir() if path.name != "quantized.py")
+    module._recompile_re()
 
 
 def register_interface(module: Any) -> None:

@@ -173,6 +173,7 @@ NOT_CALLED = {
     "gemm_dot": "has no local block, but calls a function with the name of one that has",
     "gemm_local_dot": "the shortest sum that uses it takes a minute",
     "int4_few_rows": "needs packed weights",
+    "quantized_few_rows": "needs packed weights",
     "var_mean_merge": "needs llvm.experimental.noalias.scope.decl, which Oclgrind 21.10 lacks",
 }
 # Kernels with local memory that only one device class has, or uses for these sizes.

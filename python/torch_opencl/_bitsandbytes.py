@@ -1,0 +1,143 @@
+"""bitsandbytes on OpenCL devices: it finds :func:`register` by its entry points "bitsandbytes.backends"."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_opencl.quantized import QuantizedWeight
+
+# The attribute of scales' values that keeps them with the codes' values.
+TABLE = "_torch_opencl_table"
+# A chunk, the least that a kernel unpacks.
+_CHUNK = 32
+
+
+def register() -> None:
+    """Register kernels of bitsandbytes' operators; those without one use its generic implementations."""
+    kernels: dict[str, Callable[..., Any]] = {
+        "dequantize_4bit": _dequantize_4bit,
+        "dequantize_4bit.out": _dequantize_4bit_out,
+        "gemm_4bit": _gemm_4bit,
+        "gemv_4bit": _gemv_4bit,
+        "gemv_4bit.out": _gemv_4bit_out,
+        "dequantize_blockwise": _dequantize_blockwise,
+        "dequantize_blockwise.out": _dequantize_blockwise_out,
+        "int8_linear_matmul": _int8_linear_matmul,
+        "int8_linear_matmul.out": _int8_linear_matmul_out,
+    }
+    for name, kernel in kernels.items():
+        torch.library.register_kernel(f"bitsandbytes::{name}", "opencl", kernel)
+
+
+def _code(quant_type: str, device: torch.device) -> Tensor:
+    return importlib.import_module("bitsandbytes.backends.utils")._get_4bit_code(quant_type, device)
+
+
+def _weight(
+    packed: Tensor, shape: Sequence[int], absmax: Tensor, code: Tensor, blocksize: int, nested: Tensor | None = None
+) -> QuantizedWeight | None:
+    """The weight, or None if a row has parts of chunks."""
+    rows, columns = (shape[0], prod(shape[1:])) if len(shape) > 1 else (1, shape[0])
+    if columns % _CHUNK or blocksize < _CHUNK:
+        return None
+    return QuantizedWeight(packed, "table4", (rows, columns), absmax.float(), nested, code, blocksize)
+
+
+def _dequantize_4bit(
+    A: Tensor, absmax: Tensor, blocksize: int, quant_type: str, shape: Sequence[int], dtype: torch.dtype
+) -> Tensor:
+    count, packed = prod(shape), A.contiguous().view(torch.uint8).reshape(-1)
+    if missing := -count % _CHUNK:
+        packed = torch.cat([packed, packed.new_zeros(missing // 2)])[: (count + missing) // 2]
+    blocks = -(-(count + missing) // blocksize)
+    scales = torch.cat([absmax, absmax.new_zeros(blocks - absmax.numel())]) if blocks > absmax.numel() else absmax
+    chunks = (count + missing) // _CHUNK
+    weight = _weight(packed, (chunks, _CHUNK), scales, _code(quant_type, A.device), blocksize)
+    if weight is None:
+        raise RuntimeError(f"dequantize_4bit: expected a blocksize of at least {_CHUNK}, got {blocksize}")
+    return weight.dequantize(dtype).reshape(-1)[:count].reshape(tuple(shape))
+
+
+def _dequantize_4bit_out(
+    A: Tensor, absmax: Tensor, blocksize: int, quant_type: str, shape: Sequence[int], dtype: torch.dtype, out: Tensor
+) -> None:
+    out.copy_(_dequantize_4bit(A, absmax, blocksize, quant_type, shape, dtype))
+
+
+def _gemm_4bit(
+    A: Tensor,
+    B: Tensor,
+    shapeB: Sequence[int],
+    absmax: Tensor,
+    blocksize: int,
+    quant_type: str,
+    bias: Tensor | None = None,
+    absmax_8bit: Tensor | None = None,
+    absmax_code: Tensor | None = None,
+    absmax_offset: Tensor | None = None,
+) -> Tensor:
+    code = _code(quant_type, A.device)
+    # The three are given together.
+    if absmax_8bit is not None and absmax_code is not None and absmax_offset is not None:
+        code = _nested_table(quant_type, code, absmax_code, absmax_offset)
+    weight = _weight(B.contiguous(), shapeB, absmax, code, blocksize, absmax_8bit)
+    if weight is not None:
+        return weight.linear(A, bias)
+    if absmax_8bit is not None and absmax_code is not None and absmax_offset is not None:
+        absmax = _dequantize_blockwise(absmax_8bit, absmax, absmax_code, 256, torch.float32) + absmax_offset
+    dense = _dequantize_4bit(B, absmax, blocksize, quant_type, shapeB, A.dtype)
+    return torch.nn.functional.linear(A, dense, bias)
+
+
+def _nested_table(quant_type: str, code: Tensor, values: Tensor, offset: Tensor) -> Tensor:
+    """The values of codes, then those of the scales' codes and their offset, kept with the scales' values."""
+    key = quant_type, values._version, offset.data_ptr(), offset._version
+    kept = getattr(values, TABLE, None)
+    if kept is None or kept[0] != key:
+        kept = key, torch.cat([code.float(), values.float(), offset.float().reshape(1)])
+        setattr(values, TABLE, kept)
+    return kept[1]
+
+
+def _gemv_4bit(A: Tensor, B: Tensor, shapeB: Sequence[int], absmax: Tensor, code: Tensor, blocksize: int) -> Tensor:
+    weight = _weight(B.contiguous(), shapeB, absmax, code.float(), blocksize)
+    if weight is not None:
+        return weight.linear(A)
+    quant_type = "fp4" if code[1] > 0 else "nf4"
+    return torch.nn.functional.linear(A, _dequantize_4bit(B, absmax, blocksize, quant_type, shapeB, A.dtype))
+
+
+def _gemv_4bit_out(
+    A: Tensor, B: Tensor, shapeB: Sequence[int], absmax: Tensor, code: Tensor, blocksize: int, out: Tensor
+) -> None:
+    out.copy_(_gemv_4bit(A, B, shapeB, absmax, code, blocksize))
+
+
+def _dequantize_blockwise(A: Tensor, absmax: Tensor, code: Tensor, blocksize: int, dtype: torch.dtype) -> Tensor:
+    # Not bitsandbytes' own function, which is compiled by torch.compile at its first call.
+    values = code[A.reshape(-1).int()]
+    full = values.numel() // blocksize * blocksize
+    scaled = (values[:full].view(-1, blocksize) * absmax[: full // blocksize].view(-1, 1)).reshape(-1)
+    if full < values.numel():
+        scaled = torch.cat([scaled, values[full:] * absmax[-1]])
+    return scaled.to(dtype).reshape(A.shape)
+
+
+def _dequantize_blockwise_out(
+    A: Tensor, absmax: Tensor, code: Tensor, blocksize: int, dtype: torch.dtype, out: Tensor
+) -> None:
+    out.copy_(_dequantize_blockwise(A, absmax, code, blocksize, dtype))
+
+
+def _int8_linear_matmul(A: Tensor, B: Tensor) -> Tensor:
+    return torch._int_mm(A.reshape(-1, A.shape[-1]), B.t()).reshape(*A.shape[:-1], B.shape[0])
+
+
+def _int8_linear_matmul_out(A: Tensor, B: Tensor, out: Tensor) -> None:
+    out.copy_(_int8_linear_matmul(A, B))

@@ -1,0 +1,179 @@
+"""Matmuls with weights of 2 to 8 bits, in the formats in which other libraries store them.
+
+A :class:`QuantizedWeight` holds the codes and scales of a matrix. Up to 16 rows of input (4 on CPUs) are multiplied
+while the weight is unpacked in registers, so that only the packed bytes are read; with more rows the weight is unpacked
+once, for a matmul. Sums are in float32.
+
+The formats are
+
+- ``affine4``: two unsigned 4-bit integers to a byte, the lower half first, with ``scales``, and ``zeros`` or ``bias``;
+- ``affine8``: signed bytes, with ``scales`` and ``zeros``;
+- ``table4``: two positions in ``table`` to a byte, the upper half first, with ``scales`` of blocks that ignore rows;
+- ``q4_0``, ``q4_1``, ``q5_0``, ``q5_1``, ``q8_0``, ``q2_k``, ``q3_k``, ``q4_k``, ``q5_k``, ``q6_k`` and ``iq4_nl``:
+  ggml's blocks, as in GGUF files, which have their scales.
+
+The formats of ggml are described by the source of the Python package ``gguf``; ``table4`` is that of bitsandbytes
+(Dettmers et al., "QLoRA: Efficient Finetuning of Quantized LLMs", 2023, for the values of NF4).
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["GGUFLinear", "QuantizedWeight"]
+
+
+@dataclass(frozen=True)
+class QuantizedWeight:
+    """A quantised matrix of shape ``[rows, columns]``.
+
+    Attributes:
+        codes: uint8 or int8 (any dtype is read as bytes), dense. A row has a multiple of 32 columns, of 256 in the
+            formats that end with ``_k``.
+        format: one of the formats above.
+        shape: rows and columns, the ``[out_features, in_features]`` of a linear layer.
+        scales: float32, float16 or bfloat16, ``[rows, groups]`` or ``[groups, rows]``; one-dimensional for ``table4``.
+        zeros: of the shape of ``scales``, any real dtype. For ``table4``: uint8, the codes of nested scales.
+        table: float32, the 16 values of ``table4``. With nested scales, then the 256 values of the scales' codes and
+            one that is added to all of them; ``scales`` are those of blocks of 256 such codes.
+        group_size: columns of a group: a power of two from 32 on, or all columns.
+        bias: subtracted from each code.
+        zeros_kind: "codes" if a weight is ``(code - bias - zero) * scale``, "values" if it is
+            ``(code - bias) * scale + zero``, and "absent".
+    """
+
+    codes: Tensor
+    format: str
+    shape: tuple[int, int]
+    scales: Tensor | None = None
+    zeros: Tensor | None = None
+    table: Tensor | None = None
+    group_size: int = 0
+    bias: int = 0
+    zeros_kind: str = "absent"
+
+    def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Return ``x @ weight.T + bias``; gradients reach ``x`` and ``bias``.
+
+        Args:
+            x: ``[..., columns]``, float32, float16 or bfloat16, on the weight's device.
+            bias: ``[rows]``.
+
+        Returns:
+            ``[..., rows]``, of x's dtype.
+
+        Raises:
+            RuntimeError: an argument does not fit the format; the message has the format, and what was expected.
+        """
+        out = torch.ops.torch_opencl.quantized_linear(x, *self._arguments())
+        return out if bias is None else out + bias
+
+    def dequantize(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return the weight.
+
+        Args:
+            dtype: float32, float16 or bfloat16.
+
+        Returns:
+            A dense tensor of the weight's shape.
+
+        Raises:
+            RuntimeError: as for :meth:`linear`.
+        """
+        return torch.ops.torch_opencl.quantized_unpack(*self._arguments(), dtype)
+
+    def to(self, device: torch.device | str) -> QuantizedWeight:
+        """Return the weight on another device."""
+        moved = {
+            name: tensor.to(device)
+            for name in ("codes", "scales", "zeros", "table")
+            if (tensor := getattr(self, name)) is not None
+        }
+        return replace(self, **moved)
+
+    def _arguments(self) -> tuple[Any, ...]:
+        rows, columns = self.shape
+        tensors = self.codes, self.scales, self.zeros, self.table
+        return (*tensors, self.format, rows, columns, self.group_size, self.bias, self.zeros_kind)
+
+
+class GGUFLinear(nn.Module):
+    """A linear layer whose weight stays as it is in a GGUF file.
+
+    Args:
+        data: the bytes of the tensor, as ``gguf.GGUFReader`` returns them in ``data``: uint8, any shape.
+        tensor_type: ``gguf.GGMLQuantizationType`` of the tensor, or its name, such as "Q4_K".
+        out_features: rows of the weight.
+        in_features: columns of the weight.
+        bias: ``[out_features]``, or None.
+
+    Raises:
+        ValueError: there is no kernel for the type.
+
+    Example::
+
+        for tensor in gguf.GGUFReader(path).tensors:
+            if tensor.name == "blk.0.ffn_up.weight":
+                k, n = map(int, tensor.shape)
+                layer = GGUFLinear(torch.from_numpy(tensor.data), tensor.tensor_type, n, k).to("opencl")
+    """
+
+    data: Tensor
+
+    def __init__(
+        self, data: Tensor, tensor_type: Any, out_features: int, in_features: int, bias: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        self.format = str(getattr(tensor_type, "name", tensor_type)).lower()
+        if self.format not in GGUF_FORMATS:
+            raise ValueError(f"GGUFLinear: no kernel for tensors of type {tensor_type}: {', '.join(GGUF_FORMATS)}")
+        self.out_features, self.in_features = operator.index(out_features), operator.index(in_features)
+        self.register_buffer("data", data.contiguous())
+        self.bias = None if bias is None else nn.Parameter(bias)
+
+    @property
+    def weight(self) -> QuantizedWeight:
+        """The packed weight."""
+        return QuantizedWeight(self.data, self.format, (self.out_features, self.in_features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``x @ weight.T + bias``."""
+        return self.weight.linear(x, self.bias)
+
+    def extra_repr(self) -> str:
+        """Return what ``print`` shows of the layer."""
+        return f"in_features={self.in_features}, out_features={self.out_features}, format={self.format}"
+
+
+GGUF_FORMATS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl")
+
+
+def register() -> None:
+    """Register shapes for ``torch.compile``, and gradients; called when the native library has been loaded."""
+    library = "torch_opencl::quantized_"
+
+    def linear(x: Tensor, codes: Tensor, scales: Any, zeros: Any, table: Any, name: str, rows: int, *_: Any) -> Tensor:
+        return x.new_empty((*x.shape[:-1], rows))
+
+    def unpack(codes: Tensor, scales: Any, zeros: Any, table: Any, name: str, rows: int, k: int, *rest: Any) -> Tensor:
+        return codes.new_empty((rows, k), dtype=rest[-1])
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.dtype = inputs[0].dtype
+        ctx.tensors, ctx.rest = [tensor is not None for tensor in inputs[1:5]], inputs[5:]
+        ctx.save_for_backward(*(tensor for tensor in inputs[1:5] if tensor is not None))
+
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        saved = iter(ctx.saved_tensors)
+        tensors = [next(saved) if present else None for present in ctx.tensors]
+        weight = torch.ops.torch_opencl.quantized_unpack(*tensors, *ctx.rest, ctx.dtype)
+        return (grad @ weight, *[None] * (len(tensors) + len(ctx.rest)))
+
+    torch.library.register_fake(library + "linear", linear)
+    torch.library.register_fake(library + "unpack", unpack)
+    torch.library.register_autograd(library + "linear", backward, setup_context=setup_context)

@@ -1,0 +1,184 @@
+"""Matmuls with quantised weights: every format against an independent unpacking, and errors of bad input."""
+
+from __future__ import annotations
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from gguf.constants import GGML_QUANT_SIZES
+from torch_opencl.quantized import GGUF_FORMATS, GGUFLinear, QuantizedWeight
+
+ROWS, COLUMNS = 37, 512
+# Where the blocks of a format have float16 numbers.
+HALVES = {"q2_k": (80, 82), "q3_k": (108,), "q6_k": (208,)}
+HALVES |= dict.fromkeys(("q4_1", "q5_1", "q4_k", "q5_k"), (0, 2))
+# More rows than a kernel for few rows takes, and fewer.
+INPUT_ROWS = (1, 3, 16, 40)
+# The relative error of float32 sums.
+TOLERANCE = 2e-6
+
+
+def ggml_weight(name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random blocks, and their values by the package gguf."""
+    kind, random = gguf.GGMLQuantizationType[name.upper()], np.random.default_rng(0)
+    columns, size = GGML_QUANT_SIZES[kind]
+    raw = random.integers(0, 256, (ROWS, COLUMNS // columns * size), dtype=np.uint8)
+    for start in HALVES.get(name, (0,)):
+        blocks = raw.reshape(-1, size)
+        blocks[:, start : start + 2] = random.normal(0, 0.1, (len(blocks), 1)).astype(np.float16).view(np.uint8)
+    return torch.from_numpy(raw), torch.from_numpy(gguf.dequantize(raw, kind).copy())
+
+
+def check_products(weight: QuantizedWeight, values: torch.Tensor) -> None:
+    """Compare products with those of the unpacked values in float64."""
+    torch.manual_seed(0)
+    for rows in INPUT_ROWS:
+        x = torch.randn(2, rows, values.shape[1])
+        for dtype, tolerance in ((torch.float32, TOLERANCE), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)):
+            expected = x.to(dtype).double() @ values.double().t()
+            found = weight.linear(x.to("opencl", dtype))
+            assert found.dtype == dtype
+            assert found.shape == (2, rows, values.shape[0])
+            error = (found.cpu().double() - expected).abs().max() / expected.abs().max()
+            assert error < tolerance, f"{rows} rows in {dtype}: {error}"
+
+
+@pytest.mark.parametrize("name", GGUF_FORMATS)
+def test_ggml_formats_are_unpacked_as_by_gguf(name):
+    raw, values = ggml_weight(name)
+    layer = GGUFLinear(raw, gguf.GGMLQuantizationType[name.upper()], ROWS, COLUMNS).to("opencl")
+    torch.testing.assert_close(layer.weight.dequantize().cpu(), values, rtol=0, atol=0)
+    check_products(layer.weight, values)
+
+
+def affine_values(codes, scales, zeros, group: int, bias: int, kind: str) -> torch.Tensor:
+    codes = codes.float() - bias
+    scales = scales.float().repeat_interleave(group, 1)
+    zeros = 0 if zeros is None else zeros.float().repeat_interleave(group, 1)
+    return (codes - zeros) * scales if kind == "codes" else codes * scales + (zeros if kind == "values" else 0)
+
+
+@pytest.mark.parametrize("groups_first", [False, True])
+@pytest.mark.parametrize(("kind", "bias"), [("absent", 8), ("codes", 0), ("values", 0)])
+@pytest.mark.parametrize("group", [32, 128, COLUMNS])
+def test_affine4_has_groups_zeros_and_a_bias(group, kind, bias, groups_first):
+    torch.manual_seed(0)
+    codes = torch.randint(0, 16, (ROWS, COLUMNS), dtype=torch.uint8)
+    packed = codes[:, ::2] | codes[:, 1::2] << 4
+    scales = torch.rand(ROWS, COLUMNS // group).to(torch.bfloat16)
+    zeros = {"codes": torch.randint(0, 16, scales.shape), "values": torch.randn(scales.shape)}.get(kind)
+    values = affine_values(codes, scales, zeros, group, bias, kind)
+    given = [None if each is None else each.t().contiguous() if groups_first else each for each in (scales, zeros)]
+    weight = QuantizedWeight(
+        packed, "affine4", (ROWS, COLUMNS), *given, group_size=group, bias=bias, zeros_kind=kind
+    ).to("opencl")
+    torch.testing.assert_close(weight.dequantize().cpu(), values, rtol=1e-6, atol=1e-6)
+    check_products(weight, values)
+
+
+@pytest.mark.parametrize("columns", [96, COLUMNS])
+def test_affine8_has_a_scale_for_each_row(columns):
+    torch.manual_seed(0)
+    codes, scales = torch.randint(-128, 128, (ROWS, columns), dtype=torch.int8), torch.rand(ROWS)
+    weight = QuantizedWeight(codes, "affine8", (ROWS, columns), scales, group_size=columns).to("opencl")
+    values = codes.float() * scales[:, None]
+    torch.testing.assert_close(weight.dequantize().cpu(), values, rtol=0, atol=0)
+    check_products(weight, values)
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+@pytest.mark.parametrize("block", [32, 64, 4096])
+def test_table4_has_scales_of_blocks_that_ignore_rows(block, is_nested):
+    torch.manual_seed(0)
+    codes, table = torch.randint(0, 16, (ROWS, COLUMNS), dtype=torch.uint8), torch.randn(16)
+    packed = codes[:, ::2] << 4 | codes[:, 1::2]
+    blocks = -(-ROWS * COLUMNS // block)
+    scales, nested = torch.rand(blocks), None
+    own = scales
+    if is_nested:
+        nested, values, offset = torch.randint(0, 256, (blocks,), dtype=torch.uint8), torch.randn(256), torch.randn(1)
+        own = torch.rand(-(-blocks // 256))
+        scales = values[nested.long()] * own[torch.arange(blocks) // 256] + offset
+        table = torch.cat([table, values, offset])
+    flat = table[codes.long()].flatten() * scales[torch.arange(ROWS * COLUMNS) // block]
+    weight = QuantizedWeight(packed, "table4", (ROWS, COLUMNS), own, nested, table, block).to("opencl")
+    torch.testing.assert_close(weight.dequantize().cpu().flatten(), flat, rtol=1e-6, atol=1e-6)
+    check_products(weight, flat.view(ROWS, COLUMNS))
+
+
+def test_codes_at_an_odd_address_are_read():
+    raw = torch.randint(-128, 128, (ROWS * COLUMNS + 1,), dtype=torch.int8)
+    codes = raw.to("opencl")[1:].view(ROWS, COLUMNS)
+    weight = QuantizedWeight(codes, "affine8", (ROWS, COLUMNS), torch.ones(ROWS, device="opencl"), group_size=COLUMNS)
+    assert torch.equal(weight.dequantize().cpu(), raw[1:].view(ROWS, COLUMNS).float())
+
+
+def test_gradients_reach_the_input_and_the_bias():
+    raw, values = ggml_weight("q4_k")
+    layer = GGUFLinear(raw, "Q4_K", ROWS, COLUMNS, torch.zeros(ROWS)).to("opencl")
+    torch.manual_seed(0)
+    x = torch.randn(3, COLUMNS)
+    given = x.to("opencl").requires_grad_()
+    layer(given).square().sum().backward()
+    out = x @ values.t()
+    expected = 2 * (out.double() @ values.double())
+    assert (given.grad.cpu() - expected).abs().max() < 1e-5 * expected.abs().max()
+    torch.testing.assert_close(layer.bias.grad.cpu(), 2 * out.sum(0), rtol=1e-4, atol=1e-3)
+
+
+def test_no_rows_give_an_empty_result():
+    raw, _ = ggml_weight("q8_0")
+    layer = GGUFLinear(raw, "Q8_0", ROWS, COLUMNS).to("opencl")
+    assert layer(torch.empty(0, COLUMNS, device="opencl")).shape == (0, ROWS)
+
+
+def packed(**changes) -> QuantizedWeight:
+    codes = torch.zeros(ROWS, COLUMNS // 2, dtype=torch.uint8, device="opencl")
+    given = {"codes": codes, "format": "affine4", "shape": (ROWS, COLUMNS), "group_size": 64}
+    return QuantizedWeight(**given | {"scales": torch.ones(ROWS, COLUMNS // 64, device="opencl")} | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "q9_9"}, "unknown format 'q9_9': the formats are q4_0, "),
+        ({"format": "q4_k", "shape": (ROWS, 96), "scales": None}, "'q4_k' has a multiple of 256 columns, got 96"),
+        ({"shape": (ROWS + 1, COLUMNS)}, "has 9728 bytes, got 9472"),
+        ({"group_size": 48}, "expected a group size of 32"),
+        ({"group_size": 1024}, "expected groups of 1024 to divide a row of 512"),
+        ({"scales": None}, "'affine4' needs scales"),
+        ({"scales": torch.ones(3, 3)}, r"expected scales of shape \[37, 8\] or \[8, 37\], got \[3, 3\]"),
+        ({"scales": torch.ones(ROWS, 8)}, "expected all tensors on opencl:0, got one on cpu"),
+        ({"zeros_kind": "codes"}, "zeros_kind 'codes' does not fit"),
+        ({"format": "table4"}, "'table4' needs a table"),
+    ],
+)
+def test_weights_that_do_not_fit_their_format_are_refused(changes, message):
+    with pytest.raises(RuntimeError, match=message):
+        packed(**changes).dequantize()
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (torch.ones(2, 7), "expected x with 512 columns"),
+        (torch.ones(2, COLUMNS, dtype=torch.int32), "expected x to be float32, float16 or bfloat16, got Int"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(x, message):
+    with pytest.raises(RuntimeError, match=message):
+        packed().linear(x.to("opencl"))
+
+
+def test_a_layer_of_an_unknown_type_is_refused():
+    with pytest.raises(ValueError, match="no kernel for tensors of type IQ1_S"):
+        GGUFLinear(torch.zeros(1, dtype=torch.uint8), "IQ1_S", 1, 256)
+
+
+def test_torch_compile_knows_the_shape():
+    raw, values = ggml_weight("q4_0")
+    layer = GGUFLinear(raw, "Q4_0", ROWS, COLUMNS).to("opencl")
+    x = torch.randn(3, COLUMNS)
+    found = torch.compile(lambda x: layer(x).relu(), fullgraph=True)(x.to("opencl"))
+    torch.testing.assert_close(found.cpu(), (x @ values.t()).relu(), rtol=1e-4, atol=1e-4)
