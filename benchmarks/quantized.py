@@ -6,6 +6,7 @@ from collections.abc import Callable
 import torch
 from torch_opencl.quantized import GGUF_FORMATS, QuantizedWeight
 
+from benchmarks.case import Work
 from benchmarks.clock import mean_seconds, warm_up
 
 SIZE = 4096
@@ -61,8 +62,9 @@ def median(work: Callable[[], torch.Tensor], device: str) -> float:
     for _ in range(WARM_UPS):
         work()
     torch.ops.torch_opencl.wait_for_builds(60.0)
-    repeats = warm_up(work, on)
-    return statistics.median(mean_seconds(work, on, repeats) for _ in range(ROUNDS))
+    timed = Work(work)
+    repeats = warm_up(timed, on)
+    return statistics.median(mean_seconds(timed, on, repeats) for _ in range(ROUNDS))
 
 
 def run(device: str) -> int:

@@ -93,7 +93,7 @@ INLINE void set_scale(Chunk *chunk, T scale, T offset) {
 #if FORMAT == TABLE4 || FORMAT == IQ4_NL
 #if defined(IS_CPU) && defined(HAS_CLANG_BUILTINS) && defined(__AVX512F__)
 #if __has_builtin(__builtin_ia32_permvarsf512)
-#define TABLE_IS_VECTOR
+#define LOOK_UP_VECTOR(values, codes) __builtin_ia32_permvarsf512(values, convert_int16(codes))
 #endif
 #endif
 #if FORMAT == IQ4_NL
@@ -102,7 +102,7 @@ __constant float IQ4_VALUES[TABLE_VALUES] = {-127, -104, -83, -65, -49, -35, -22
 #else
 #define TABLE_SOURCE(table) ((__global const float *)(table))
 #endif
-#ifdef TABLE_IS_VECTOR
+#ifdef LOOK_UP_VECTOR
 typedef float16 Table;
 #define DECLARE_TABLE(name, table) const Table name = vload16(0, TABLE_SOURCE(table))
 #else
@@ -113,8 +113,8 @@ typedef __local const float *Table;
   barrier(CLK_LOCAL_MEM_FENCE)
 #endif
 INLINE TV look_up(uchar16 codes, Table values) {
-#ifdef TABLE_IS_VECTOR
-  return __builtin_ia32_permvarsf512(values, convert_int16(codes));
+#ifdef LOOK_UP_VECTOR
+  return LOOK_UP_VECTOR(values, codes);
 #else
   union {
     uchar16 vector;
