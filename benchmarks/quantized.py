@@ -62,7 +62,7 @@ def median(work: Callable[[], torch.Tensor], device: str) -> float:
     for _ in range(WARM_UPS):
         work()
     torch.ops.torch_opencl.wait_for_builds(60.0)
-    timed = Work(work)
+    timed = Work(run=work)
     repeats = warm_up(timed, on)
     return statistics.median(mean_seconds(timed, on, repeats) for _ in range(ROUNDS))
 
