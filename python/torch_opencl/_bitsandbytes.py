@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torch_opencl.quantized import QuantizedWeight
 
-# The attribute of scales' values that keeps them with the codes' values.
+# The attribute of an offset that keeps the table of its weight.
 TABLE = "_torch_opencl_table"
 # A chunk, the least that a kernel unpacks.
 _CHUNK = 32
@@ -96,13 +96,16 @@ def _gemm_4bit(
 
 
 def _nested_table(quant_type: str, code: Tensor, values: Tensor, offset: Tensor) -> Tensor:
-    """The values of codes, then those of the scales' codes and their offset, kept with the scales' values."""
-    key = quant_type, values._version, offset.data_ptr(), offset._version
-    kept = getattr(values, TABLE, None)
-    if kept is None or kept[0] != key:
-        kept = key, torch.cat([code.float(), values.float(), offset.float().reshape(1)])
-        setattr(values, TABLE, kept)
-    return kept[1]
+    """The values of codes, then those of the scales' codes and their offset.
+
+    Kept with the offset, which belongs to one weight; bitsandbytes shares the other values between weights.
+    """
+    key = quant_type, values._version, offset._version
+    kept = getattr(offset, TABLE, None)
+    if kept is None or kept[0] != key or kept[1] is not values:
+        kept = key, values, torch.cat([code.float(), values.float(), offset.float().reshape(1)])
+        setattr(offset, TABLE, kept)
+    return kept[2]
 
 
 def _gemv_4bit(A: Tensor, B: Tensor, shapeB: Sequence[int], absmax: Tensor, code: Tensor, blocksize: int) -> Tensor:

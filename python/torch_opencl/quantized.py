@@ -37,12 +37,14 @@ class QuantizedWeight:
             formats that end with ``_k``.
         format: one of the formats above.
         shape: rows and columns, the ``[out_features, in_features]`` of a linear layer.
-        scales: float32, float16 or bfloat16, ``[rows, groups]`` or ``[groups, rows]``; one-dimensional for ``table4``.
-        zeros: of the shape of ``scales``, any real dtype. For ``table4``: uint8, the codes of nested scales.
+        scales: float32, float16 or bfloat16, ``[rows, groups]``, or ``[rows]`` for one group; with any strides, so that
+            scales stored as ``[groups, rows]`` are given as ``scales.t()``. For ``table4``: ``[blocks]``.
+        zeros: of the shape of ``scales``: float32, float16, bfloat16, uint8, or int8 to int64. For ``table4``: uint8,
+            the codes of nested scales.
         table: float32, the 16 values of ``table4``. With nested scales, then the 256 values of the scales' codes and
             one that is added to all of them; ``scales`` are those of blocks of 256 such codes.
         group_size: columns of a group: a power of two from 32 on, or all columns.
-        bias: subtracted from each code.
+        bias: subtracted from each code of ``affine4``: 0 to 15.
         zeros_kind: "codes" if a weight is ``(code - bias - zero) * scale``, "values" if it is
             ``(code - bias) * scale + zero``, and "absent".
     """

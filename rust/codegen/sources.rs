@@ -1,4 +1,4 @@
-//! What the sources define and a row may name: files of pointwise functions, functions of OpenCL C and of Python.
+//! The names that a row may use: files of pointwise functions, functions of OpenCL C, and functions of Python.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

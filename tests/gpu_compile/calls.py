@@ -14,9 +14,6 @@ from torch.utils._pytree import tree_leaves
 Call = Callable[[torch.device], object]
 # Random calls of tests/fuzz with one seed. More calls would add few programs.
 RANDOM_CALLS = 600
-# Bytes of a block: 32 columns, or 256 of the formats that end with _k.
-GGUF_BYTES = {"q4_0": 18, "q4_1": 20, "q5_0": 22, "q5_1": 24, "q8_0": 34, "q2_k": 84, "q3_k": 110, "q4_k": 144}
-GGUF_BYTES |= {"q5_k": 176, "q6_k": 210, "iq4_nl": 18}
 EVERY_DTYPE = sorted({dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}, key=str)
 
 
@@ -35,13 +32,14 @@ def is_empty(sample: SampleInput) -> bool:
 
 def quantized() -> Iterator[Call]:
     """Yield matmuls with a weight in each format, and its unpacking."""
+    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
     from torch_opencl.quantized import GGUF_FORMATS, QuantizedWeight
 
     def call(device: torch.device, name: str, rows: int) -> None:
         zeros = lambda dtype, *shape: torch.zeros(shape, dtype=dtype, device=device)  # noqa: E731
         if name in GGUF_FORMATS:
-            blocks, size = (1, GGUF_BYTES[name]) if name.endswith("_k") else (8, GGUF_BYTES[name])
-            weight = QuantizedWeight(zeros(torch.uint8, 64, blocks * size), name, (64, 256))
+            columns, size = GGML_QUANT_SIZES[GGMLQuantizationType[name.upper()]]
+            weight = QuantizedWeight(zeros(torch.uint8, 64, 256 // columns * size), name, (64, 256))
         elif name == "table4":
             codes, scales = zeros(torch.uint8, 64, 128), zeros(torch.float32, 256)
             weight = QuantizedWeight(codes, name, (64, 256), scales, None, zeros(torch.float32, 16), 64)

@@ -1,4 +1,4 @@
-//! int8 and int4 weights: matmuls with few rows, and unpacking of int4 weights.
+//! int4 weights in the layout of tensor cores: matmuls with few rows, and unpacking.
 
 use crate::error::Result;
 use crate::kernels::{entry, Class, DType, Family, Spec};
@@ -15,7 +15,6 @@ mod ffi {
     }
 
     extern "Rust" {
-        fn int8_few_rows(out: &Tensor, x: &Tensor, weight: &Tensor, scales: &Tensor) -> Result<bool>;
         fn int4_few_rows(out: &Tensor, x: &Tensor, weight: &Tensor, scales: &Tensor, q_group_size: i64)
             -> Result<bool>;
         fn int4_unpack(out: &Tensor, weight: &Tensor, scales: &Tensor, q_group_size: i64) -> Result<()>;
@@ -35,22 +34,22 @@ const VALUES: i64 = 8;
 
 /// The generic programs: to unpack, for few rows, and on CPUs for blocks of 4, 8 and 16 int32.
 pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
-    let group = if target.is_cpu() { 1 } else { GPU_GROUP };
-    let mut specs = vec![Spec::generic(), few_rows(target, Spec::generic(), group)];
+    let mut specs = vec![Spec::generic()];
     if target.is_cpu() {
         specs.extend([4, 8, 16].map(|lanes| Spec::generic().define("VEC", lanes)));
+    } else {
+        specs.push(few_rows(target, Spec::generic()));
     }
     specs.into_iter().map(|spec| (Class::Float, spec)).collect()
 }
 
-fn few_rows(target: &Target, spec: Spec, group: usize) -> Spec {
-    spec.define("LSIZE", group as i64).define("VEC", native_lanes(target, Class::Float))
+fn few_rows(target: &Target, spec: Spec) -> Spec {
+    spec.define("LSIZE", GPU_GROUP as i64).define("VEC", native_lanes(target, Class::Float))
 }
 
 /// Target, work-groups and constants of the kernels for few rows.
 struct FewRows {
     target: Target,
-    group: usize,
     groups: usize,
     spec: Spec,
 }
@@ -63,13 +62,8 @@ impl FewRows {
             return Ok(None);
         }
         let target = Target::of(out.address)?;
-        let (group, groups) = if target.is_cpu() {
-            (1, (target.compute_units() * CPU_GROUPS).min(columns as usize))
-        } else {
-            (GPU_GROUP, columns as usize)
-        };
-        let spec = few_rows(&target, spec(weight_elements, x.dtype), group);
-        Ok(Some(Self { target, group, groups, spec }))
+        let spec = few_rows(&target, spec(weight_elements, x.dtype));
+        Ok(Some(Self { target, groups: columns as usize, spec }))
     }
 
     fn arguments(
@@ -101,20 +95,6 @@ fn spec(elements: i64, dtype: DType) -> Spec {
     tier(elements, &[("SPEC_DTYPE0", dtype.code())])
 }
 
-/// `out = x @ weight.T * scales` for an int8 weight, with a scale for each of its rows; all dense. Returns false, and
-/// computes nothing, if x has too many rows.
-///
-/// # Errors
-/// Errors reported by the driver.
-pub fn int8_few_rows(out: &Tensor<'_>, x: &Tensor<'_>, weight: &Tensor<'_>, scales: &Tensor<'_>) -> Result<bool> {
-    let Some(call) = FewRows::of(out, x, weight.numel())? else { return Ok(false) };
-    let program = call.target.program(Family::PackedWeight, Class::Float, &call.spec)?;
-    let args = entry::Int8FewRows { few_rows: call.arguments(out, x, weight, scales)? };
-    let (global, local) = ([call.groups * call.group], [call.group]);
-    call.target.launch(&program, entry::INT8_FEW_ROWS, &args, &global, Some(&local))?;
-    Ok(true)
-}
-
 /// `out = x @ weight.T` for a packed int4 weight [columns / 8, outer, 32, pairs], with a scale and a zero for each
 /// `q_group_size` columns in `scales`; all dense. Returns false, and computes nothing, if x has too many rows.
 ///
@@ -135,7 +115,7 @@ pub fn int4_few_rows(
     let program = call.target.program(Family::PackedWeight, Class::Float, &call.spec)?;
     let few_rows = call.arguments(out, x, weight, scales)?;
     let args = entry::Int4FewRows { few_rows, log2_pairs: log2(weight.size(3)), log2_group: log2(q_group_size) };
-    let (global, local) = ([call.groups * call.group], [call.group]);
+    let (global, local) = ([call.groups * GPU_GROUP], [GPU_GROUP]);
     call.target.launch(&program, entry::INT4_FEW_ROWS, &args, &global, Some(&local))?;
     Ok(true)
 }

@@ -1,4 +1,4 @@
-// int8 and int4 weights (CLASS_F): matmuls with few rows of x, and unpacking of int4 weights for matmuls with more.
+// int4 weights (CLASS_F): matmuls with few rows of x, and unpacking for matmuls with more.
 // With few rows, most time goes into reading the weight, so each value is read once for ROWS rows.
 
 #define ROWS 4
@@ -9,50 +9,13 @@
       __global const uchar *scales, ulong scales_offset, int dtype0, __global uchar *out, ulong out_offset, long rows, \
       long columns, long k
 
-// VEC bytes from a row of n; bytes past its end are 0.
-INLINE TV load_bytes(__global const uchar *row, long i, long n) {
-#if VEC > 1
-  if (i + VEC <= n) return TO_TV(LOAD_RUN(char, (__global const char *)row + i));
-#endif
-  Lanes v;
-  for (int l = 0; l < VEC; l++) v.lanes[l] = i + l < n ? (T)((__global const char *)row)[i + l] : (T)0;
-  return v.vector;
-}
-
 // Stores the sum over the work-group of each of ROWS values, for the rows from `first` on.
-#define STORE_SUMS(sums, first, column, scale)                                              \
-  for (int r = 0; r < ROWS; r++) {                                                          \
-    T total = group_sum(sums[r], shared);                                                   \
-    if ((first) + r < rows && get_local_id(0) == 0)                                         \
-      store(out + out_offset, ((first) + r) * columns + (column), DTYPE0, total * (scale)); \
+#define STORE_SUMS(sums, first, column)                                           \
+  for (int r = 0; r < ROWS; r++) {                                                \
+    const T total = group_sum(sums[r], shared);                                   \
+    if ((first) + r < rows && get_local_id(0) == 0)                               \
+      store(out + out_offset, ((first) + r) * columns + (column), DTYPE0, total); \
   }
-
-// out = x @ weight.T * scales, with a scale for each row of the weight; a group takes whole rows of it.
-__kernel GROUPS_OF(LSIZE) void int8_few_rows(FEW_ROWS_ARGUMENTS) {
-  GROUP_SHARED(shared);
-  x += x_offset;
-  const int size = dtype_size(DTYPE0);
-  GROUP_TASKS(columns, first_column, last_column);
-  for (long column = first_column; column < last_column; column++) {
-    __global const uchar *values = weight + weight_offset + column * k;
-    const T scale = load(scales + scales_offset, column, DTYPE0);
-    for (long row = 0; row < rows; row += ROWS) {
-      TV products[ROWS];
-      T sums[ROWS];
-      for (int r = 0; r < ROWS; r++) products[r] = (TV)0;
-      for (long i = get_local_id(0) * VEC; i < k; i += LSIZE * VEC) {
-        const TV v = load_bytes(values, i, k);
-        for (int r = 0; r < ROWS; r++) {
-          // Past the last row, the last row is read again, and its sum is not stored.
-          const TV other = load_part(x + min(row + r, rows - 1) * k * size, i, k, DTYPE0, 0);
-          products[r] = FMA_OR_MAD(v, other, products[r]);
-        }
-      }
-      for (int r = 0; r < ROWS; r++) sums[r] = lanes_sum(products[r]);
-      STORE_SUMS(sums, row, column, scale)
-    }
-  }
-}
 
 // Each int32 of [rows / 8][outer][32][pairs] has eight 4-bit values, in the layout of operand B of NVIDIA's tensor
 // cores: in two tiles of 16 columns, int32 4 * row + pair of 32 has the columns 2 * pair, 2 * pair + 8 and their
@@ -105,7 +68,7 @@ __kernel GROUPS_OF(LSIZE) void int4_few_rows(FEW_ROWS_ARGUMENTS, int log2_pairs,
           sums[r] += FMA_OR_MAD(product, scale, total * zero);
         }
       }
-      STORE_SUMS(sums, row, column, (T)1)
+      STORE_SUMS(sums, row, column)
     }
   }
 }

@@ -21,15 +21,15 @@
 #define AFFINE4 101  // unsigned integers, two to a byte, the lower half first
 #define AFFINE8 102  // signed integers
 
-// What `zeros` are: absent, subtracted from the codes, or added to the products of codes and scales.
+// There are no `zeros`; or they are subtracted from the codes; or they are added to the products of codes and scales.
 #define ZEROS_ABSENT 0
 #define ZEROS_OF_CODES 1
 #define ZEROS_OF_VALUES 2
 
 #define CHUNK 32
-// Values of a table, before those of the scales' own table.
+// A table starts with the values of the codes. The values of nested scales follow.
 #define TABLE_VALUES 16
-// Scales with one scale of their own.
+// Nested scales are multiplied by one scale for each such block.
 #define NESTED_BLOCK 256
 
 typedef struct {

@@ -1,5 +1,8 @@
 //! Matmuls with weights of 2 to 8 bits in the formats of other libraries, and unpacking of such weights.
 
+mod format;
+
+use self::format::{check, Checked};
 use crate::error::Result;
 use crate::kernels::structs::formats::QuantizedLayout;
 use crate::kernels::{entry, Class, DType, Family, Spec};
@@ -9,35 +12,29 @@ use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// A quantised weight.
+    /// A quantised weight; `python/torch_opencl/quantized.py` describes the formats.
     #[derive(Clone, Copy, Debug)]
     pub struct QuantizedWeight<'a> {
-        /// The codes, dense.
+        /// Dense.
         pub codes: Tensor<'a>,
-        /// Scales of groups; the codes if the format has none.
+        /// Absent if the codes' blocks have their scales.
         pub scales: Tensor<'a>,
-        /// Zeros of groups, or codes of nested scales; the codes if there are none.
+        /// With the strides of `scales`, or codes of nested scales; may be absent.
         pub zeros: Tensor<'a>,
-        /// float32: the values of 4-bit codes, then those of nested scales and their offset; the codes if there is none.
+        /// Dense; may be absent.
         pub table: Tensor<'a>,
-        /// `FORMAT` of `formats.cl`.
-        pub format: i32,
-        /// `ZEROS` of `formats.cl`.
-        pub zeros_kind: i32,
-        /// Whether the scales have scales.
-        pub is_nested: bool,
-        /// Subtracted from each code.
-        pub bias: i32,
+        /// Name of the format.
+        pub format: &'a str,
         /// Rows of the weight.
         pub rows: i64,
         /// Columns of the weight.
         pub k: i64,
         /// Columns of a group.
         pub group_size: i64,
-        /// Elements of `scales` between rows.
-        pub scale_row: i64,
-        /// Elements of `scales` between the groups of a row.
-        pub scale_group: i64,
+        /// Subtracted from each code.
+        pub bias: i64,
+        /// What `zeros` are: "absent", "codes" or "values".
+        pub zeros_kind: &'a str,
     }
 
     unsafe extern "C++" {
@@ -46,6 +43,7 @@ mod ffi {
     }
 
     extern "Rust" {
+        fn check_quantized(weight: &QuantizedWeight) -> Result<()>;
         fn quantized_few_rows(out: &Tensor, x: &Tensor, weight: &QuantizedWeight) -> Result<bool>;
         fn quantized_unpack(out: &Tensor, weight: &QuantizedWeight) -> Result<()>;
     }
@@ -64,19 +62,30 @@ const CPU_GROUPS: usize = 16;
 /// Columns that are unpacked together.
 const CHUNK: i64 = 32;
 
-impl QuantizedWeight<'_> {
+/// A weight that fits its format.
+struct Packed<'a> {
+    weight: &'a QuantizedWeight<'a>,
+    format: Checked,
+}
+
+impl<'a> Packed<'a> {
+    fn of(weight: &'a QuantizedWeight<'a>) -> Result<Self> {
+        Ok(Self { weight, format: check(weight)? })
+    }
+
     fn spec(&self, elements: i64, dtype: DType, group: usize) -> Spec {
-        // Blocks of ggml's formats have even sizes, and codes of the others are read 16 bytes at a time.
-        let aligned = if self.codes.address.is_multiple_of(16) { 16 } else { 1 };
+        let (weight, format) = (self.weight, self.format);
+        // Codes are read 16 bytes at a time.
+        let aligned = if weight.codes.address.is_multiple_of(16) { 16 } else { 1 };
         let spec = tier(elements, &[("SPEC_DTYPE0", dtype.code())])
-            .define("FORMAT", i64::from(self.format))
-            .define("ZEROS", i64::from(self.zeros_kind))
-            .define("SCALE_DTYPE", i64::from(self.scales.dtype.code()))
-            .define("ZERO_DTYPE", i64::from(self.zeros.dtype.code()))
+            .define("FORMAT", format.format)
+            .define("ZEROS", format.zeros)
+            .define("SCALE_DTYPE", i64::from(weight.scales.dtype.code()))
+            .define("ZERO_DTYPE", i64::from(weight.zeros.dtype.code()))
             .define("BYTES_ALIGNED", aligned)
             .define("VEC", 16)
             .define("LSIZE", group as i64);
-        if self.is_nested {
+        if format.is_nested {
             spec.define("NESTED", 1)
         } else {
             spec
@@ -84,25 +93,23 @@ impl QuantizedWeight<'_> {
     }
 
     fn arguments(&self, target: &Target) -> Result<entry::QuantizedArguments> {
+        let (weight, format) = (self.weight, self.format);
+        let layout = QuantizedLayout {
+            rows: weight.rows,
+            k: weight.k,
+            row_bytes: weight.codes.numel() * weight.codes.dtype.size() as i64 / weight.rows.max(1),
+            scale_row: format.scale_row,
+            scale_group: format.scale_group,
+            log2_group: format.log2_group,
+            bias: weight.bias as i32,
+        };
         Ok(entry::QuantizedArguments {
-            weight: target.tensor(&self.codes)?,
-            scales: target.tensor(&self.scales)?,
-            zeros: target.tensor(&self.zeros)?,
-            table: target.tensor(&self.table)?,
-            layout: self.layout(),
+            weight: target.tensor(&weight.codes)?,
+            scales: target.tensor(&weight.scales)?,
+            zeros: target.tensor(&weight.zeros)?,
+            table: target.tensor(&weight.table)?,
+            layout,
         })
-    }
-
-    fn layout(&self) -> QuantizedLayout {
-        QuantizedLayout {
-            rows: self.rows,
-            k: self.k,
-            row_bytes: if self.rows == 0 { 0 } else { self.codes.numel() * self.codes.dtype.size() as i64 / self.rows },
-            scale_row: self.scale_row,
-            scale_group: self.scale_group,
-            log2_group: self.group_size.max(1).ilog2() as i32,
-            bias: self.bias,
-        }
     }
 }
 
@@ -112,11 +119,20 @@ fn block(target: &Target, rows: i64) -> (i64, i64) {
     (if target.is_cpu() { 4 } else { 2 }, if rows == 1 { 1 } else { 4 })
 }
 
+/// Checks a weight before results are allocated for it.
+///
+/// # Errors
+/// [`crate::error::Error::Invalid`] if the weight does not fit its format.
+pub fn check_quantized(weight: &QuantizedWeight<'_>) -> Result<()> {
+    check(weight).map(|_| ())
+}
+
 /// `out = x @ weight.T` for a dense x. Returns false, and computes nothing, if x has too many rows.
 ///
 /// # Errors
-/// Errors reported by the driver.
+/// [`crate::error::Error::Invalid`] if the weight does not fit its format; errors reported by the driver.
 pub fn quantized_few_rows(out: &Tensor<'_>, x: &Tensor<'_>, weight: &QuantizedWeight<'_>) -> Result<bool> {
+    let packed = Packed::of(weight)?;
     if out.numel() == 0 {
         return Ok(true);
     }
@@ -128,12 +144,12 @@ pub fn quantized_few_rows(out: &Tensor<'_>, x: &Tensor<'_>, weight: &QuantizedWe
     let tiles = div_ceil(weight.rows, tile) as usize;
     let (group, groups) =
         if target.is_cpu() { (1, (target.compute_units() * CPU_GROUPS).min(tiles)) } else { (GPU_GROUP, tiles) };
-    let spec = weight.spec(weight.rows * weight.k, x.dtype, group).define("TILE", tile).define("ROWS", shared);
+    let spec = packed.spec(weight.rows * weight.k, x.dtype, group).define("TILE", tile).define("ROWS", shared);
     let program = target.program(Family::Quantized, Class::Float, &spec)?;
     let args = entry::QuantizedFewRows {
         x: target.tensor(x)?,
         dtype0: x.dtype,
-        quantized: weight.arguments(&target)?,
+        quantized: packed.arguments(&target)?,
         out: target.tensor(out)?,
         rows,
     };
@@ -144,8 +160,9 @@ pub fn quantized_few_rows(out: &Tensor<'_>, x: &Tensor<'_>, weight: &QuantizedWe
 /// The values of a weight, [rows, k] and dense.
 ///
 /// # Errors
-/// Errors reported by the driver.
+/// [`crate::error::Error::Invalid`] if the weight does not fit its format; errors reported by the driver.
 pub fn quantized_unpack(out: &Tensor<'_>, weight: &QuantizedWeight<'_>) -> Result<()> {
+    let packed = Packed::of(weight)?;
     if out.numel() == 0 {
         return Ok(());
     }
@@ -154,9 +171,9 @@ pub fn quantized_unpack(out: &Tensor<'_>, weight: &QuantizedWeight<'_>) -> Resul
     let group = if target.is_cpu() { 1 } else { GPU_GROUP };
     let groups =
         if target.is_cpu() { (target.compute_units() * CPU_GROUPS).min(chunks) } else { chunks.div_ceil(group) };
-    let spec = weight.spec(out.numel(), out.dtype, group).define("TILE", 1).define("ROWS", 1);
+    let spec = packed.spec(out.numel(), out.dtype, group).define("TILE", 1).define("ROWS", 1);
     let program = target.program(Family::Quantized, Class::Float, &spec)?;
     let args =
-        entry::QuantizedUnpack { quantized: weight.arguments(&target)?, dtype0: out.dtype, out: target.tensor(out)? };
+        entry::QuantizedUnpack { quantized: packed.arguments(&target)?, dtype0: out.dtype, out: target.tensor(out)? };
     target.launch(&program, entry::QUANTIZED_UNPACK, &args, &[groups * group], Some(&[group]))
 }

@@ -10,7 +10,7 @@ from gguf.constants import GGML_QUANT_SIZES
 from torch_opencl.quantized import GGUF_FORMATS, GGUFLinear, QuantizedWeight
 
 ROWS, COLUMNS = 37, 512
-# Where the blocks of a format have float16 numbers.
+# Offsets of the float16 numbers in a block.
 HALVES = {"q2_k": (80, 82), "q3_k": (108,), "q6_k": (208,)}
 HALVES |= dict.fromkeys(("q4_1", "q5_1", "q4_k", "q5_k"), (0, 2))
 # More rows than a kernel for few rows takes, and fewer.
@@ -69,7 +69,7 @@ def test_affine4_has_groups_zeros_and_a_bias(group, kind, bias, groups_first):
     scales = torch.rand(ROWS, COLUMNS // group).to(torch.bfloat16)
     zeros = {"codes": torch.randint(0, 16, scales.shape), "values": torch.randn(scales.shape)}.get(kind)
     values = affine_values(codes, scales, zeros, group, bias, kind)
-    given = [None if each is None else each.t().contiguous() if groups_first else each for each in (scales, zeros)]
+    given = [each if each is None or not groups_first else each.t().contiguous().t() for each in (scales, zeros)]
     weight = QuantizedWeight(
         packed, "affine4", (ROWS, COLUMNS), *given, group_size=group, bias=bias, zeros_kind=kind
     ).to("opencl")
@@ -134,9 +134,19 @@ def test_no_rows_give_an_empty_result():
 
 
 def packed(**changes) -> QuantizedWeight:
-    codes = torch.zeros(ROWS, COLUMNS // 2, dtype=torch.uint8, device="opencl")
-    given = {"codes": codes, "format": "affine4", "shape": (ROWS, COLUMNS), "group_size": 64}
-    return QuantizedWeight(**given | {"scales": torch.ones(ROWS, COLUMNS // 64, device="opencl")} | changes)
+    """A weight in affine4; the tensors of `changes` are given as functions."""
+    given = {
+        "codes": lambda: torch.zeros(ROWS, COLUMNS // 2, dtype=torch.uint8, device="opencl"),
+        "format": "affine4",
+        "shape": (ROWS, COLUMNS),
+        "scales": lambda: torch.ones(ROWS, COLUMNS // 64, device="opencl"),
+        "group_size": 64,
+    }
+    return QuantizedWeight(**{key: value() if callable(value) else value for key, value in (given | changes).items()})
+
+
+def of(*sizes: int, dtype: torch.dtype = torch.float32, device: str = "opencl"):
+    return lambda: torch.ones(sizes, dtype=dtype).to(device)
 
 
 @pytest.mark.parametrize(
@@ -145,18 +155,42 @@ def packed(**changes) -> QuantizedWeight:
         ({"format": "q9_9"}, "unknown format 'q9_9': the formats are q4_0, "),
         ({"format": "q4_k", "shape": (ROWS, 96), "scales": None}, "'q4_k' has a multiple of 256 columns, got 96"),
         ({"shape": (ROWS + 1, COLUMNS)}, "has 9728 bytes, got 9472"),
+        ({"shape": (-1, COLUMNS)}, "expected a weight of at least 0 x 1, got -1 x 512"),
         ({"group_size": 48}, "expected a group size of 32"),
         ({"group_size": 1024}, "expected groups of 1024 to divide a row of 512"),
+        ({"bias": 16}, "the bias of format 'affine4' is 0 to 15, got 16"),
         ({"scales": None}, "'affine4' needs scales"),
-        ({"scales": torch.ones(3, 3)}, r"expected scales of shape \[37, 8\] or \[8, 37\], got \[3, 3\]"),
-        ({"scales": torch.ones(ROWS, 8)}, "expected all tensors on opencl:0, got one on cpu"),
+        ({"scales": of(3, 3)}, r"expected scales of shape \[37, 8\], got \[3, 3\]"),
+        ({"scales": of(8, ROWS)}, r"expected scales of shape \[37, 8\], got \[8, 37\]"),
+        ({"scales": of(ROWS, 8, dtype=torch.float8_e4m3fn)}, "expected scales to be .*, got torch.float8_e4m3fn"),
+        ({"scales": of(ROWS, 8, device="cpu")}, "expected all tensors on opencl:0, got one on cpu"),
+        ({"zeros": of(ROWS, 8, dtype=torch.uint16), "zeros_kind": "codes"}, "zeros to be .*, got torch.uint16"),
+        ({"zeros": of(ROWS, 4), "zeros_kind": "codes"}, r"expected zeros of shape \[37, 8\], got \[37, 4\]"),
+        ({"zeros": of(ROWS, 8), "zeros_kind": "ones"}, "expected zeros_kind 'absent', 'codes' or 'values', got 'ones'"),
         ({"zeros_kind": "codes"}, "zeros_kind 'codes' does not fit"),
         ({"format": "table4"}, "'table4' needs a table"),
+        ({"format": "table4", "zeros_kind": "codes"}, "'table4' has no zeros_kind"),
+        ({"format": "table4", "table": of(15)}, "expected 16 values of the table, got 15"),
+        ({"format": "table4", "table": of(16), "scales": of(295)}, "expected 296 scales for blocks of 64, got 295"),
     ],
 )
 def test_weights_that_do_not_fit_their_format_are_refused(changes, message):
     with pytest.raises(RuntimeError, match=message):
         packed(**changes).dequantize()
+
+
+def test_a_weight_of_too_many_bytes_is_refused():
+    with pytest.raises(RuntimeError, match="has too many bytes, got 9472"):
+        packed(shape=(1 << 58, COLUMNS)).linear(torch.ones(1, COLUMNS, device="opencl"))
+
+
+def test_scales_of_a_square_are_not_taken_for_their_transpose():
+    torch.manual_seed(0)
+    codes, scales = torch.full((8, 128), 0x11, dtype=torch.uint8), torch.rand(8, 8)
+    weight = QuantizedWeight(codes, "affine4", (8, 256), scales, group_size=32).to("opencl")
+    assert torch.equal(weight.dequantize().cpu(), scales.repeat_interleave(32, 1))
+    transposed = QuantizedWeight(codes, "affine4", (8, 256), scales.t(), group_size=32).to("opencl")
+    assert torch.equal(transposed.dequantize().cpu(), scales.t().repeat_interleave(32, 1))
 
 
 @pytest.mark.parametrize(
