@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_opencl import _load
 from torch_opencl.quantized import QuantizedWeight
 
 # The attribute of an offset that keeps the table of its weight.
@@ -20,6 +21,9 @@ _CHUNK = 32
 
 def register() -> None:
     """Register kernels of bitsandbytes' operators; those without one use its generic implementations."""
+    # An error would make the import of bitsandbytes fail, also for other devices.
+    if _load.error() is not None:
+        return
     kernels: dict[str, Callable[..., Any]] = {
         "dequantize_4bit": _dequantize_4bit,
         "dequantize_4bit.out": _dequantize_4bit_out,

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch_opencl import _bitsandbytes
 
 bitsandbytes = pytest.importorskip(
     "bitsandbytes", reason="bitsandbytes is not installed: make libraries", exc_type=ImportError
@@ -67,6 +68,12 @@ def test_any_number_of_values_is_dequantised(count):
     found = quantisation.dequantize_4bit(codes, state).cpu()
     assert found.shape == values.shape
     assert (found - values).abs().max() <= 0.2 * values.abs().max()
+
+
+def test_a_broken_installation_does_not_break_bitsandbytes(monkeypatch):
+    monkeypatch.setattr("torch_opencl._load._error", "the native library does not exist")
+    monkeypatch.setattr("torch.library.register_kernel", lambda *_: pytest.fail("a kernel for an unknown device"))
+    _bitsandbytes.register()
 
 
 def test_linear8bit_is_close_to_the_float_layer():
