@@ -18,6 +18,7 @@ SAMPLE = """
     import torch
     import torch.nn.functional as F
     from torch.utils._pytree import tree_leaves, tree_map
+    from torch_opencl.quantized import QuantizedWeight
 
     assert "Oclgrind" in torch.opencl.get_device_name(), torch.opencl.get_device_name()
     torch.manual_seed(0)
@@ -42,8 +43,15 @@ SAMPLE = """
     def int8_mm(x, weight, scales):
         return torch._weight_int8pack_mm(x, weight.to(torch.int8), scales)
 
+    def int4_linear(x, codes, scales):
+        if x.is_cpu:
+            weight = torch.stack([codes & 15, codes >> 4], -1).flatten(1) - 8.0
+            return x @ (weight * scales.repeat_interleave(32, 1)).t()
+        return QuantizedWeight(codes, "affine4", (37, 96), scales, group_size=32, bias=8).linear(x)
+
     r, csr, f64, c64 = torch.randn, torch.sparse_csr_tensor, torch.float64, torch.complex64
     sdpa = F.scaled_dot_product_attention
+    codes = torch.arange(37 * 48, dtype=torch.uint8).view(37, 48)
     # Sizes at which kernels for CPUs transform tiles; under Oclgrind kernels for GPUs would take minutes for them.
     many = 17 if os.environ["TORCH_OPENCL_DEVICE_CLASS"] == "cpu" else 3
     # Calls whose kernels are built for each dtype of their inputs.
@@ -104,6 +112,8 @@ SAMPLE = """
         "multi_margin_loss": (scores(F.multi_margin_loss), r(7, 37), torch.arange(7)),
         "multilabel_margin_loss": (scores(F.multilabel_margin_loss), r(3, 37), torch.arange(111).view(3, 37) % 37),
         "int8_mm": (int8_mm, r(3, 96), torch.arange(37 * 96).view(37, 96) % 11, r(37).abs() / 99),
+        "int4 weight": (int4_linear, r(3, 96) / 9, codes, r(37, 3)),
+        "int4 weight of many rows": (int4_linear, r(17, 96) / 9, codes, r(37, 3)),
         "draws": (drawn, r(301)),
         "complex matmul": (torch.matmul, r(9, 17, dtype=c64), r(17, 5, dtype=c64)),
         "complex sum": (torch.sum, r(301, dtype=c64)),
@@ -173,7 +183,6 @@ NOT_CALLED = {
     "gemm_dot": "has no local block, but calls a function with the name of one that has",
     "gemm_local_dot": "the shortest sum that uses it takes a minute",
     "int4_few_rows": "needs packed weights",
-    "quantized_few_rows": "needs packed weights",
     "var_mean_merge": "needs llvm.experimental.noalias.scope.decl, which Oclgrind 21.10 lacks",
 }
 # Kernels with local memory that only one device class has, or uses for these sizes.
