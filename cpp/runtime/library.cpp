@@ -21,6 +21,7 @@
 #include "torch_opencl/rust/bridge/interop.rs.h"
 #include "torch_opencl/rust/ops/core/struct_check.rs.h"
 #include "torch_opencl/rust/ops/generated/mod.rs.h"
+#include "torch_opencl/rust/ops/matmul/tile_check.rs.h"
 
 namespace torch_opencl {
 namespace {
@@ -147,6 +148,7 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("small_calls() -> str", bound<&bridge::small_calls>());
   m.def("set_small_calls(str choice) -> ()", bound<&bridge::set_small_calls>());
   m.def("blas_choices(int device) -> str", bound<&bridge::blas_choices_json>());
+  m.def("matrix_instructions(int device) -> str", bound<&bridge::matrix_instructions>());
   m.def("tuning(int device) -> str", bound<&bridge::tuning_json>());
   m.def("set_tuning(int device, str values) -> ()", bound<&bridge::set_tuning>());
   m.def("read_tuning(int device) -> str", bound<&bridge::read_tuning>());

@@ -6,7 +6,14 @@ from torch_opencl._lazy import is_available as _is_available
 from torch_opencl._load import LibraryError as _LibraryError, native as _native
 from torch_opencl._utils import DeviceLike as _DeviceLike, _get_device_index
 
-__all__ = ["blas_choices", "is_available", "is_built", "preferred_blas_library", "small_calls"]
+__all__ = [
+    "blas_choices",
+    "is_available",
+    "is_built",
+    "matrix_instructions",
+    "preferred_blas_library",
+    "small_calls",
+]
 
 
 def is_built() -> bool:
@@ -96,3 +103,21 @@ def blas_choices(device: _DeviceLike = None) -> dict[str, str]:
         LibraryError: the native library cannot be loaded.
     """
     return _json.loads(_native().blas_choices(_get_device_index(device, optional=True)))
+
+
+def matrix_instructions(device: _DeviceLike = None) -> dict[str, _Any]:
+    """Return the matrix instructions that matmuls in float16 and bfloat16 use on a device.
+
+    Args:
+        device: the device; the current one by default.
+
+    Returns:
+        ``kind``: their name in ``TORCH_OPENCL_MATRIX``, or None if the device has none that kernels use; ``emulated``;
+        and of this process ``used`` and ``refused``: how many programs gave right results in a check before their first
+        use, and how many did not, or did not compile. The others compute as on devices without such instructions.
+
+    Raises:
+        LibraryError: the native library cannot be loaded.
+        RuntimeError: ``TORCH_OPENCL_MATRIX`` has a wrong value.
+    """
+    return _json.loads(_native().matrix_instructions(_get_device_index(device, optional=True)))

@@ -94,6 +94,10 @@ pub struct DeviceInfo {
     pub uuid: Option<[u8; 16]>,
     /// Bus, device and function of the PCI device, if the driver reports them.
     pub pci: Option<[u32; 3]>,
+    /// Major number of the compute capability of an NVIDIA GPU.
+    pub compute_capability_major: Option<u32>,
+    /// Smallest sub-group of a GPU of Intel's with matrix instructions.
+    pub matrix_sub_group: Option<usize>,
     /// Extension names.
     pub extensions: Vec<String>,
 }
@@ -136,6 +140,12 @@ impl DeviceInfo {
             fp16: extensions.iter().any(|name| name == "cl_khr_fp16"),
             uuid: extensions.iter().any(|name| name == "cl_khr_device_uuid").then(|| device.uuid_khr().ok()).flatten(),
             pci: pci_address(&device, &extensions),
+            compute_capability_major: extensions
+                .iter()
+                .any(|name| name == "cl_nv_device_attribute_query")
+                .then(|| device.compute_capability_major_nv().ok())
+                .flatten(),
+            matrix_sub_group: matrix_sub_group(&device, &extensions),
             extensions,
         })
     }
@@ -189,6 +199,17 @@ impl DeviceInfo {
     }
 }
 
+/// The smallest sub-group of a device with Intel's matrix instructions, which need sub-groups of that size.
+fn matrix_sub_group(device: &Device, extensions: &[String]) -> Option<usize> {
+    const CL_DEVICE_SUB_GROUP_SIZES_INTEL: u32 = 0x4108;
+    let has = |name: &str| extensions.iter().any(|known| known == name);
+    if !has("cl_intel_subgroup_matrix_multiply_accumulate") || !has("cl_intel_required_subgroup_size") {
+        return None;
+    }
+    let sizes = device.get_data(CL_DEVICE_SUB_GROUP_SIZES_INTEL).ok()?;
+    sizes.chunks_exact(size_of::<usize>()).filter_map(|bytes| bytes.try_into().ok().map(usize::from_ne_bytes)).min()
+}
+
 /// Bus, device and function of a PCI device, from whichever extension has them.
 fn pci_address(device: &Device, extensions: &[String]) -> Option<[u32; 3]> {
     let has = |name: &str| extensions.iter().any(|known| known == name);
@@ -229,6 +250,8 @@ impl DeviceInfo {
             fp16: false,
             uuid: None,
             pci: None,
+            compute_capability_major: None,
+            matrix_sub_group: None,
             extensions: Vec::new(),
         }
     }

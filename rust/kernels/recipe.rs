@@ -51,7 +51,10 @@ impl Recipe {
 
     /// Returns true for kernels of `torch.compile` and of the user.
     pub fn is_written_at_run_time(&self) -> bool {
-        matches!(self.family, Family::Generated | Family::User | Family::MatmulFused | Family::GemmLocalFused)
+        matches!(
+            self.family,
+            Family::Generated | Family::User | Family::MatmulFused | Family::GemmLocalFused | Family::GemmTileFused
+        )
     }
 
     pub(super) fn source(&self) -> String {

@@ -43,7 +43,8 @@ texts! {
     prelude tier vector notation elementary power rounding math complex index scatter nonzero searchsorted philox
     philox_lanes random random_lanes random_groups sampling sampling_grad factory copy cat transpose scan sort
     sort_groups radix kthvalue topk
-    matrix activation epilogue panel pack_matrix tile gemm matmul gemm_local gemm_operands im2col pack_im2col
+    matrix activation epilogue panel pack_matrix tile gemm matmul gemm_block gemm_local gemm_operands im2col
+    tile_layout tile_block tile_emulated tile_nvidia tile_amd tile_intel gemm_tile_sizes gemm_tile pack_im2col
     pack_im2col_transposed conv conv_direct_weight winograd_transforms winograd_tiles winograd conv_channels conv_weight
     columns fold reduce arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_rows
     pool_channels_last fractional_max_pool
@@ -94,7 +95,11 @@ families! {
     MatmulGelu matmul_gelu:
         prelude vector notation elementary matrix panel activation epilogue pack_matrix gemm_operands tile gemm matmul;
     /// Matmuls and convolutions for GPUs.
-    GemmLocal gemm_local: prelude vector matrix panel activation epilogue gemm_operands gemm_local;
+    GemmLocal gemm_local: prelude vector matrix panel activation epilogue gemm_operands gemm_block gemm_local;
+    /// Matmuls by matrix instructions.
+    GemmTile gemm_tile:
+        prelude vector matrix panel activation epilogue gemm_block tile_layout tile_block gemm_tile_sizes tile_emulated
+        tile_nvidia tile_amd tile_intel gemm_tile;
     /// Matmuls with an epilogue of torch.compile, with the functions that it calls.
     MatmulFused matmul_fused:
         prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel
@@ -102,7 +107,12 @@ families! {
     /// Matmuls with an epilogue of torch.compile, for GPUs.
     GemmLocalFused gemm_local_fused:
         prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel
-        activation epilogue gemm_operands gemm_local;
+        activation epilogue gemm_operands gemm_block gemm_local;
+    /// Matmuls by matrix instructions with an epilogue of torch.compile, with the functions that it calls.
+    GemmTileFused gemm_tile_fused:
+        prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel
+        activation epilogue gemm_block tile_layout tile_block gemm_tile_sizes tile_emulated tile_nvidia tile_amd
+        tile_intel gemm_tile;
     /// Matmuls with weights of 8 and 4 bits.
     PackedWeight packed_weight: prelude tier vector packed_weight int4_vectors;
     /// Matmuls with quantised weights in the formats of other libraries.

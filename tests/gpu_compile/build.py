@@ -52,7 +52,7 @@ def compile_all(
     """
     until = time.monotonic() + seconds
     ordered = sorted(programs, key=lambda program: program.is_specialised)
-    work = [(program, name) for program in ordered for name in names]
+    work = [(program, name) for program in ordered for name in targets_of(program, names)]
 
     def compile_in_time(pair: tuple[Program, str]) -> Result | None:
         return find_or_compile(*pair, tools) if time.monotonic() < until else known(*pair, tools)
@@ -60,6 +60,21 @@ def compile_all(
     with ThreadPoolExecutor(jobs) as pool:
         results = list(filter(None, pool.map(compile_in_time, work)))
     return results, len(work) - len(results)
+
+
+def targets_of(program: Program, names: Sequence[str]) -> Sequence[str]:
+    """Return the targets that a program is compiled for.
+
+    Args:
+        program: the program.
+        names: the targets of programs for all GPUs.
+
+    Returns:
+        These, or those of the program that are among them or in `targets.MATRIX_TARGETS`.
+    """
+    if not program.targets:
+        return names
+    return [name for name in program.targets if name in (*names, *targets.MATRIX_TARGETS)]
 
 
 def known(program: Program, target: str, tools: Tools) -> Result | None:

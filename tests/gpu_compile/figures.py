@@ -29,6 +29,7 @@ class Figures:
         waves: resident waves per SIMD unit, if the compiler reports it; None if the launch decides.
         vector_loads: loads of 8 and 16 bytes from global memory in its code.
         loads: all loads from global memory.
+        matrix_share: share of matrix instructions in the loop that has them; 0 without such a loop.
         lanes: work-items that a thread of the hardware runs at once, if the compiler chooses.
     """
 
@@ -39,6 +40,7 @@ class Figures:
     waves: int | None
     vector_loads: int
     loads: int
+    matrix_share: float = 0.0
     lanes: int | None = None
 
 

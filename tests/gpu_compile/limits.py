@@ -11,8 +11,12 @@ from gpu_compile.programs import Launch
 from gpu_compile.sources import CPU_ONLY, families
 
 HOT_KERNELS = Path(__file__).with_name("hot_kernels.txt")
-# Local memory that every GPU has; a kernel that needs more cannot be launched on some.
+# Local memory that every GPU has, and every one with matrix instructions; a kernel that needs more cannot be launched
+# on some.
 MOST_LOCAL = 32 << 10
+MOST_LOCAL_WITH_TILES = 48 << 10
+# Least share of matrix instructions in the loop of the large blocks of gemm_tile.
+LEAST_MATRIX_SHARE = {"sm_80": 0.38, "sm_90": 0.38}
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,14 @@ def failures(results: Iterable[Result], hot: dict[str, dict[str, int]]) -> list[
     for result in results:
         for kernel, figures in result.kernels.items():
             asked = result.program.launches.get(kernel, Launch(0, 0)).local
-            if figures.local + asked > MOST_LOCAL:
+            most = MOST_LOCAL_WITH_TILES if result.program.targets else MOST_LOCAL
+            if figures.local + asked > most:
                 found.append(f"{result.target}: {kernel} of {result.program.name} takes "
-                             f"{figures.local + asked} bytes of local memory; some GPUs have {MOST_LOCAL}")  # fmt: skip
+                             f"{figures.local + asked} bytes of local memory; some GPUs have {most}")  # fmt: skip
+            least = LEAST_MATRIX_SHARE.get(result.target, 0) if "BLOCK_ROWS=128" in result.program.name else 0
+            if figures.matrix_share < least:
+                found.append(f"{result.target}: {kernel} of {result.program.name}: {figures.matrix_share:.0%} of the "
+                             f"loop's instructions are matrix instructions; the limit is {least:.0%}")  # fmt: skip
     for use in uses(results):
         broken = [what for listed in hot if _is_listed(use, listed) for what in _broken(use, hot[listed])]
         found += [f"{use.target}: {use.kernel} of {use.program} {what}" for what in dict.fromkeys(broken)]

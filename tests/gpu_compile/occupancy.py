@@ -36,7 +36,10 @@ MULTIPROCESSORS = {
     "sm_90": Multiprocessor(warps=64, groups=32, shared=228 << 10, reserved=1 << 10),
 }
 # Waves per SIMD unit, of which the compiler reports how many can be resident; threads per execution unit for Intel.
-SIMD_WAVES = {"gfx900": 10, "gfx1030": 16, "skl": 7, "tgllp": 7, "acm-g10": 8, "pvc": 8}
+SIMD_WAVES = {
+    **{"gfx900": 10, "gfx90a": 8, "gfx942": 8, "gfx1030": 16, "gfx1100": 16, "gfx1201": 16},
+    **{"skl": 7, "tgllp": 7, "acm-g10": 8, "pvc": 8},
+}
 
 
 def round_up(number: int, step: int) -> int:

@@ -31,12 +31,14 @@ class Program:
         cases: its cases of operators; empty if the family has none.
         options: the compiler's options.
         launches: by kernel, for launched kernels.
+        targets: the targets that can run it; empty for all.
     """
 
     family: str
     cases: str
     options: str
     launches: dict[str, Launch] = field(default_factory=dict)
+    targets: Sequence[str] = ()
 
     @cached_property
     def name(self) -> str:

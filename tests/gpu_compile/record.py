@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from gpu_compile import matrix
 from gpu_compile.programs import Launch, Program
 from gpu_compile.sources import ROOT, recognise
 from gpu_compile.tools import FOLDER
@@ -30,6 +31,7 @@ ORIGINS = (
     "tests/python/runtime/test_compile.py",
     "tests/gpu_compile/calls.py",
     "tests/gpu_compile/stub_icd.cpp",
+    "tests/gpu_compile/matrix.py",
     "tests/gpu_compile/record.py",
 )
 
@@ -58,7 +60,7 @@ def programs(is_sample: bool) -> list[Program]:
         known = {}
     if known.get("key") != key:
         print("==> recording the programs built for GPUs", flush=True)
-        found = record(["--sample"] if is_sample else [])
+        found = record(["--sample"] if is_sample else []) + matrix.programs(record_calls)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"key": key, "programs": [asdict(program) for program in found]}))
         return found
@@ -98,12 +100,13 @@ def record(arguments: list[str]) -> list[Program]:
     return found
 
 
-def record_calls(command: list[str], folder: Path) -> None:
+def record_calls(command: list[str], folder: Path, variables: dict[str, str] | None = None) -> None:
     """Run Python on the stub devices.
 
     Args:
         command: the arguments of Python.
         folder: where the driver writes: see `read`.
+        variables: additional environment variables.
 
     Raises:
         RecordError: the process failed.
@@ -120,6 +123,7 @@ def record_calls(command: list[str], folder: Path) -> None:
         "TORCH_OPENCL_SPECIALIZE": "eager",
         "TORCH_OPENCL_FALLBACK": "silent",
         "OMP_WAIT_POLICY": "passive",
+        **(variables or {}),
     }
     for variable in ("TORCH_OPENCL_DEVICES", "TORCH_OPENCL_DEVICE_CLASS"):
         environment.pop(variable, None)

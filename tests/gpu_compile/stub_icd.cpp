@@ -3,8 +3,9 @@
 // the native library builds exactly what it would build for a GPU with these properties, and no compiler runs.
 //
 // STUB_FOLDER is the output folder: <program>.cl and <program>.options, and a line of launches.txt for each new
-// (program, kernel, group size, bytes of local memory in arguments). STUB_KERNEL_GROUP is the largest group size of
-// kernels, if less than the device's.
+// (program, kernel, group size, bytes of local memory in arguments). STUB_LOCAL_BYTES is the devices' local
+// memory, by default that of the smallest GPUs; STUB_KERNEL_GROUP is the largest group size of kernels, if less than the
+// device's.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -55,6 +56,11 @@ int platform;
 std::string path(const std::string& file) {
   const char* folder = std::getenv("STUB_FOLDER");
   return std::string(folder ? folder : ".") + "/" + file;
+}
+
+uint64_t local_bytes() {
+  const char* given = std::getenv("STUB_LOCAL_BYTES");
+  return given ? std::strtoull(given, nullptr, 10) : LOCAL_BYTES;
 }
 
 /// Answers a query: copies the value if it fits, and reports its size.
@@ -147,7 +153,7 @@ Status clGetDeviceInfo(Device* device, uint32_t what, size_t room, void* out, si
     case 0x1032: // DOUBLE_FP_CONFIG
       return answer_number(device->computes_double ? FP_DOUBLE : 0, room, out, needed);
     case 0x1023: // LOCAL_MEM_SIZE
-      return answer_number(LOCAL_BYTES, room, out, needed);
+      return answer_number(local_bytes(), room, out, needed);
     case 0x1035: // HOST_UNIFIED_MEMORY
       return answer_number<uint32_t>(0, room, out, needed);
     case 0x103A: // NATIVE_VECTOR_WIDTH_FLOAT

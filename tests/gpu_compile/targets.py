@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 from gpu_compile.figures import CompileError, Figures, run
 from gpu_compile.intel import Intel
+from gpu_compile.loops import matrix_share
 from gpu_compile.programs import Program
 from gpu_compile.tools import AMD_LIBRARY, NVIDIA_LIBRARY, Tools
 
@@ -48,13 +49,20 @@ class Nvidia:
         """
         with TemporaryDirectory() as name:
             folder = Path(name)
-            march = f"-march={self.name}"
-            path = _clang(tools, program, "nvptx64-nvidia-nvcl", NVIDIA_LIBRARY, folder, march)
+            # NVIDIA's own compiler takes inline PTX.
+            options = [f"-march={self.name}", "-fasm"]
+            path = _clang(tools, program, "nvptx64-nvidia-nvcl", NVIDIA_LIBRARY, folder, *options)
             code = path.read_text()
             if missing := missing_in_ptx(code):
                 raise CompileError(f"undefined functions: {' '.join(missing)}")
-            said = run([tools.ptxas, f"-arch={self.name}", "-v", path, "-o", folder / "program.cubin"])
-        return {kernel: nvidia_figures(text, _ptx_of(kernel, code)) for kernel, text in ptxas_parts(said).items()}
+            cubin = folder / "program.cubin"
+            said = run([tools.ptxas, f"-arch={self.name}", "-v", path, "-o", cubin])
+            parts = ptxas_parts(said)
+            found = {kernel: nvidia_figures(text, _ptx_of(kernel, code)) for kernel, text in parts.items()}
+            if "mma.sync" in code:
+                (figures,) = found.values()
+                figures.matrix_share = matrix_share(run([tools.nvdisasm, "-c", cubin]))
+        return found
 
 
 def nvidia_figures(said: str, code: str) -> Figures:
@@ -160,17 +168,44 @@ def amdgcn_figures(code: str) -> dict[str, Figures]:
             waves=int(number["Occupancy"]),
             vector_loads=sum("x2" in load or "x3" in load or "x4" in load for load in loads),
             loads=len(loads),
+            matrix_share=matrix_share(part),
         )
     return figures
 
 
+class Declared:
+    """Intel's matrix instructions, which Debian 12's ocloc lacks: clang checks the source, with declared functions.
+
+    Args:
+        name: such as "dpas".
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def compile(self, program: Program, tools: Tools) -> dict[str, Figures]:
+        """Check a program. No kernel has figures."""
+        name = "__attribute__((overloadable)) intel_sub_group_{0}_{0}_matrix_mad_k16"
+        pairs = [(kind, a) for kind in ("f16", "bf16") for a in ("int8", "short8")]
+        functions = [f"float8 {name.format(kind)}({a} a, int8 b, float8 c);" for kind, a in pairs]
+        with TemporaryDirectory() as folder:
+            source = Path(folder) / "program.cl"
+            source.write_text("\n".join([*functions, program.source]))
+            strict = ["-fsyntax-only", "-Wno-everything", "-Werror=implicit-function-declaration", "-ferror-limit=5"]
+            run([tools.clang, "-x", "cl", "-target", "spir64", *strict, *program.clang_options, source])
+        return {}
+
+
 # Intel's: generation 9 (Skylake), 12 (Tiger Lake), Arc and the Data Center GPU Max.
-TARGETS: dict[str, Nvidia | Amd | Intel] = {
+TARGETS: dict[str, Nvidia | Amd | Intel | Declared] = {
     target.name: target
     for target in (
-        *(Nvidia(name) for name in ("sm_90", "sm_75")),
-        *(Amd(name) for name in ("gfx1030", "gfx900")),
+        *(Nvidia(name) for name in ("sm_90", "sm_80", "sm_75")),
+        *(Amd(name) for name in ("gfx1030", "gfx900", "gfx1100", "gfx1201", "gfx90a", "gfx942")),
         *(Intel(name, has_double=name in ("skl", "pvc")) for name in ("skl", "tgllp", "acm-g10", "pvc")),
+        Declared("dpas"),
     )
 }
 DEFAULT_TARGETS = ("sm_90", "gfx1030", "acm-g10")
+# Programs for certain GPUs are compiled for these too.
+MATRIX_TARGETS = ("sm_80", "gfx1100", "gfx1201", "gfx90a", "gfx942", "dpas")

@@ -31,12 +31,14 @@ class Tools:
         clang: with the targets NVPTX and AMDGCN.
         libclc: the folder with the functions of OpenCL C for each target.
         ptxas: NVIDIA's assembler.
+        nvdisasm: NVIDIA's disassembler.
         ocloc: Intel's compiler for its GPUs, if it is installed.
     """
 
     clang: Path
     libclc: Path
     ptxas: Path
+    nvdisasm: Path
     ocloc: Path | None = None
 
     @property
@@ -86,13 +88,19 @@ def find() -> Tools:
     clang = next((path for path in present if _reads(path, libclc)), None)
     if clang is None:
         raise MissingTool("no clang that reads libclc. Debian: apt-get install clang-19 libclc-19")
-    places = [FOLDER / "nvcc", *map(Path, sys.path)]
-    found = [path for place in places for path in sorted(place.glob("nvidia/*/bin/ptxas"))]
-    ptxas = found[0] if found else shutil.which("ptxas")
-    if ptxas is None:
-        raise MissingTool(f"no ptxas: pip install --no-deps --target {FOLDER / 'nvcc'} nvidia-cuda-nvcc")
     ocloc = FOLDER / "ocloc" / "usr" / "bin" / "ocloc"
-    return Tools(Path(clang), libclc, Path(ptxas), ocloc if ocloc.exists() else None)
+    ptxas, nvdisasm = _of_nvidia("ptxas", "nvcc"), _of_nvidia("nvdisasm", "nvdisasm")
+    return Tools(Path(clang), libclc, ptxas, nvdisasm, ocloc if ocloc.exists() else None)
+
+
+def _of_nvidia(name: str, package: str) -> Path:
+    """Find a tool of NVIDIA's in the folder, in this Python or on the system."""
+    folders = [FOLDER / "nvcc", *map(Path, sys.path)]
+    found = [path for folder in folders for path in sorted(folder.glob(f"nvidia/*/bin/{name}"))]
+    tool = found[0] if found else shutil.which(name)
+    if tool is None:
+        raise MissingTool(f"no {name}: pip install --no-deps --target {FOLDER / 'nvcc'} nvidia-cuda-{package}")
+    return Path(tool)
 
 
 def _has_targets(folder: Path) -> bool:

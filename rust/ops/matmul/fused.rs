@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::cl::Memory;
     use crate::kernels::entry::{self, Arguments};
-    use crate::kernels::structs::gemm_local::Extent;
+    use crate::kernels::structs::gemm_block::Extent;
     use crate::kernels::{Class, DType};
     use crate::ops::matmul::im2col::Im2col;
     use crate::ops::matmul::matrix::{Matrix, MatrixOperand};

@@ -6,6 +6,7 @@ use bytemuck::{bytes_of, cast_slice};
 
 use super::epilogue::{Activation, Epilogue};
 use super::gemm_local;
+use super::gemm_tile;
 use super::matrix::{Matrix, MatrixOperand};
 use super::operands::{Gemm, GemmOperand};
 use super::plan::{Cores, GemmPlan, GemmSize, Tile, MATRICES};
@@ -154,7 +155,10 @@ pub fn multiply(target: &Target, gemm: &Gemm<'_>) -> Result<()> {
     }
     match Tuning::of(target.device) {
         Tuning::Cpu(tuning) => multiply_packed(target, gemm, &Cores::new(target, tuning)),
-        Tuning::Gpu(tuning) => gemm_local::multiply(target, gemm, &tuning),
+        Tuning::Gpu(tuning) => match gemm_tile::plan(target, gemm, &tuning)? {
+            Some(plan) => plan.run(target, gemm, &tuning),
+            None => gemm_local::multiply(target, gemm, &tuning),
+        },
     }
 }
 

@@ -40,16 +40,6 @@
 #define DENSE 0
 #endif
 
-// Rows, columns and K; k is split into `splits` parts with separate sums, `split_stride` elements apart.
-typedef struct {
-  long rows;
-  long columns;
-  long k;
-  long splits;
-  long split_stride;
-} Extent;
-SHARED(Extent, 40);
-
 #if DENSE
 #define OFFSET_ALONG(axis, i) ((i) * (axis)->strides[0])
 
@@ -188,20 +178,6 @@ typedef PASTE(T_NAME, 4) Four;
   }
 #endif
 
-// Finds a square of C by its index. Groups that run at the same time compute squares of a few rows, which share what
-// they read of B.
-#ifndef BAND
-#define BAND 8
-#endif
-static inline void find_square(const Extent *extent, uint number, uint *down, uint *across) {
-  const uint row_squares = (uint)((extent->rows + SQUARE - 1) / SQUARE);
-  const uint column_squares = (uint)((extent->columns + SQUARE - 1) / SQUARE);
-  const uint band = number / (BAND * column_squares), in_band = number - band * (BAND * column_squares);
-  const uint height = min((uint)BAND, row_squares - band * BAND);
-  *down = band * BAND + in_band % height;
-  *across = in_band / height;
-}
-
 #if !DENSE
 // Returns true if VEC elements are contiguous in memory.
 INLINE bool is_run(const long *offsets) {
@@ -223,11 +199,12 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 
   const int item = get_local_id(0), across = item % SIDE, down = item / SIDE;
   // There are fewer than 2^32 groups: 32-bit indices take half the registers, and their divisions are short.
-  const uint squares = (uint)((extent.rows + SQUARE - 1) / SQUARE) * (uint)((extent.columns + SQUARE - 1) / SQUARE);
+  const uint squares_down = (uint)((extent.rows + SQUARE - 1) / SQUARE);
+  const uint squares_across = (uint)((extent.columns + SQUARE - 1) / SQUARE), squares = squares_down * squares_across;
   const uint part = (uint)get_group_id(0) / squares, splits = (uint)extent.splits;
   const uint batch = part / splits, split = part - batch * splits;
   uint square_down, square_across;
-  find_square(&extent, (uint)get_group_id(0) - part * squares, &square_down, &square_across);
+  find_block((uint)get_group_id(0) - part * squares, squares_down, squares_across, &square_down, &square_across);
   const long row = (long)square_down * SQUARE, column = (long)square_across * SQUARE;
   const long per_split = extent.splits == 1 ? extent.k : (extent.k + extent.splits - 1) / extent.splits;
   const long first_k = min(split * per_split, extent.k), last_k = min(first_k + per_split, extent.k);
@@ -308,13 +285,13 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 #endif
 #ifdef FUSED
   // ITEM copies of the fused code, one per result of a row, instead of ITEM * ITEM.
-#define RESULT(r, c) row_sums[c]
+#define RESULT(c) row_sums[c]
   T row_sums[ITEM];
   _Pragma("unroll 1") for (int r = 0; r < ITEM; ++r) {
     UNROLL for (int taken = 0; taken < ITEM; ++taken)
       if (taken == r) UNROLL for (int c = 0; c < ITEM; ++c) row_sums[c] = sums[taken][c];
 #else
-#define RESULT(r, c) sums[r][c]
+#define RESULT(c) sums[r][c]
   UNROLL for (int r = 0; r < ITEM; ++r) {
 #endif
     const long at = row + TILE_INDEX(down, r);
@@ -323,24 +300,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
     const long bias_row = has_bias ? OFFSET_ALONG(&bias_layout.rows, at) : 0;
     UNROLL for (int c = 0; c < ITEM; c += VEC) {
       const long left = extent.columns - (column + TILE_INDEX(across, c));
-      Lanes values, biases;
-      UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] = scale(e.alpha, RESULT(r, c + l));
-      if (has_bias) {
-        if (left >= VEC && IS_RUN(bias_layout, c))
-          biases.vector = load_vector(e.bias, bias_row + COLUMN_OFFSET(bias_layout, c), BIAS_DTYPE);
-        else
-          UNROLL for (int l = 0; l < VEC; ++l) biases.lanes[l] =
-              l < left ? load(e.bias, bias_row + COLUMN_OFFSET(bias_layout, c + l), BIAS_DTYPE) : FROM_REAL(0);
-        UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] += scale(e.beta, biases.lanes[l]);
-      }
-      values.vector = ACTIVATE_VECTOR(values.vector);
-#ifndef FUSED
-      if (left >= VEC && IS_RUN(out_layout, c))
-        store_vector(e.out, out_row + COLUMN_OFFSET(out_layout, c), OUT_DTYPE, values.vector);
-      else
-#endif
-        UNROLL for (int l = 0; l < VEC; ++l)
-            if (l < left) store_result(&e, out_row + COLUMN_OFFSET(out_layout, c + l), values.lanes[l]);
+      STORE_RUN(c, left, RESULT)
     }
   }
 }

@@ -13,7 +13,7 @@ use super::plan::{GemmSize, MATRICES};
 use crate::cl::Memory;
 use crate::error::{Error, Result};
 use crate::kernels::entry;
-use crate::kernels::structs::gemm_local::Extent;
+use crate::kernels::structs::gemm_block::Extent;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 use crate::ops::core::forms::Form;
 use crate::ops::core::geometry::Geometry;
@@ -30,7 +30,7 @@ const DOT_TERMS: i64 = 16;
 
 /// Returns true if neighbours along k are neighbours in memory. k is the column index of the operand, or with
 /// `exchanged` the row index.
-fn is_along_k(operand: &GemmOperand, exchanged: bool) -> bool {
+pub(super) fn is_along_k(operand: &GemmOperand, exchanged: bool) -> bool {
     match operand {
         GemmOperand::Matrix(matrix) => {
             let Matrix { rows, columns, .. } = matrix.layout;
@@ -43,7 +43,7 @@ fn is_along_k(operand: &GemmOperand, exchanged: bool) -> bool {
 }
 
 /// Returns true if items walk an operand along neighbours in memory, and its rows and its columns have one stride each.
-fn is_plain(operand: &GemmOperand, along_k: bool, exchanged: bool) -> bool {
+pub(super) fn is_plain(operand: &GemmOperand, along_k: bool, exchanged: bool) -> bool {
     let GemmOperand::Matrix(matrix) = operand else { return false };
     let Matrix { rows, columns, .. } = matrix.layout;
     let outer = if exchanged { columns } else { rows };

@@ -5,10 +5,13 @@ pub mod fused;
 pub mod fused_source;
 pub mod gemm;
 pub mod gemm_local;
+pub mod gemm_tile;
 pub mod im2col;
 pub mod matrix;
 pub mod operands;
 pub mod plan;
+mod tile_check;
+mod tile_kind;
 
 use self::epilogue::{Activation, Epilogue};
 use self::gemm::{finish, launch, multiply, occupancy_target, program};
@@ -48,7 +51,10 @@ pub(in crate::ops) fn forms(target: &Target) -> Vec<(Family, Form)> {
     match Tuning::of(target.device) {
         Tuning::Cpu(_) => gemm::forms(target),
         Tuning::Gpu(tuning) => {
-            gemm_local::forms(target, &tuning).into_iter().map(|form| (Family::GemmLocal, form)).collect()
+            let local = gemm_local::forms(target, &tuning).into_iter().map(|form| (Family::GemmLocal, form));
+            // Matmuls report a wrong setting.
+            let tiles = gemm_tile::forms(target).unwrap_or_default().into_iter();
+            local.chain(tiles.map(|form| (Family::GemmTile, form))).collect()
         }
     }
 }

@@ -1,0 +1,48 @@
+// Blocks of 16-bit elements in local memory, from which tiles are loaded: rows of `width` elements in the order of global
+// memory, either along k or along the *outer* index (the row of A, the column of B).
+//
+// The chunks of a row, of 8 elements or 16 bytes, are permuted by the row's number (xor), so that the 8 chunks below one
+// another that a matrix load reads lie in 8 different groups of 4 banks, without padding. Rows of 64 bytes (32 elements)
+// share the 32 banks by two, and are permuted by half of their number.
+#define CHUNK 8
+#define PERMUTED_CHUNKS(width) ((width) / CHUNK < 8 ? (width) / CHUNK : 8)
+#define PERMUTATION(width, row) ((row) / (8 / PERMUTED_CHUNKS(width)) % PERMUTED_CHUNKS(width))
+#define INDEX_IN_ROWS(width, row, column) \
+  ((row) * (width) + (((column) / CHUNK) ^ PERMUTATION(width, row)) * CHUNK + (column) % CHUNK)
+// Index of an element in its block. `along_k` and `width` are constants; width is 16, 32 or a multiple of 64.
+#define BLOCK_INDEX(along_k, width, outer, k) \
+  ((along_k) ? INDEX_IN_ROWS(width, outer, k) : INDEX_IN_ROWS(width, k, outer))
+
+// Loads the words of a tile by two elements at a time, for layouts without an instruction that loads them.
+#define GATHER_WORDS(words, count, block, along_k, width, outer0, k0, lane, OUTER, K)                              \
+  UNROLL for (int w = 0; w < (count); ++w) {                                                                       \
+    const uint first = BLOCK_INDEX(along_k, width, (outer0) + OUTER(lane, 2 * w), (k0) + K(lane, 2 * w));          \
+    if ((along_k) && OUTER(0, 0) == OUTER(0, 1)) {                                                                 \
+      (words)[w] = *(__local const uint *)((block) + first);                                                       \
+    } else {                                                                                                       \
+      const uint next = BLOCK_INDEX(along_k, width, (outer0) + OUTER(lane, 2 * w + 1), (k0) + K(lane, 2 * w + 1)); \
+      (words)[w] = (uint)(block)[first] | (uint)(block)[next] << 16;                                               \
+    }                                                                                                              \
+  }
+INLINE void gather_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k, uint lane) {
+  GATHER_WORDS(a->words, TILE_A_WORDS, block, along_k, width, row, k, lane, TILE_A_ROW, TILE_A_K)
+}
+INLINE void gather_b(TileB *b, __local const ushort *block, bool along_k, uint width, uint column, uint k, uint lane) {
+  GATHER_WORDS(b->words, TILE_B_WORDS, block, along_k, width, column, k, lane, TILE_B_COLUMN, TILE_B_K)
+}
+
+#if TILE_KIND == TILE_MMA
+// ldmatrix loads four matrices of 8 x 8 elements; lanes 8 j to 8 j + 7 give the addresses of the rows of matrix j. These
+// are the indices that a lane gives, for matrices in the order of a tile's words. If the rows of a block run along the
+// outer index, ldmatrix transposes the matrices.
+INLINE uint matrix_row_a(bool along_k, uint width, uint row, uint k, uint lane) {
+  const uint j = lane / 8, r = lane % 8;
+  return along_k ? INDEX_IN_ROWS(width, row + j % 2 * 8 + r, k + j / 2 * 8)
+                 : INDEX_IN_ROWS(width, k + j / 2 * 8 + r, row + j % 2 * 8);
+}
+INLINE uint matrix_row_b(bool along_k, uint width, uint column, uint k, uint lane) {
+  const uint j = lane / 8, r = lane % 8;
+  return along_k ? INDEX_IN_ROWS(width, column + j / 2 * 8 + r, k + j % 2 * 8)
+                 : INDEX_IN_ROWS(width, k + j % 2 * 8 + r, column + j / 2 * 8);
+}
+#endif

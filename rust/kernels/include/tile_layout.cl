@@ -1,0 +1,110 @@
+// Tiles of matrix instructions: which elements each lane of a sub-group holds, as vendors document them.
+//
+// A tile computes C[16][16] += A[16][TILE_K] B[TILE_K][16], by the TILE_LANES items of a sub-group together. A lane has
+// TILE_A_WORDS words of A and TILE_B_WORDS words of B, of two 16-bit elements each (the lower half first), and
+// TILE_C_ITEMS floats of C. Element e, or item i, of a lane is at
+//
+//   A[TILE_A_ROW(lane, e)][TILE_A_K(lane, e)]        B[TILE_B_K(lane, e)][TILE_B_COLUMN(lane, e)]
+//   C[TILE_C_ROW(lane, i)][TILE_C_COLUMN(lane, i)]
+//
+// Only these macros know a layout: the vendors' files, the emulation and the kernels read them. The order of k does not
+// matter if A and B share it, so it need not be the hardware's.
+//
+// A file for each vendor defines the same functions:
+//
+//   tile_load_a, tile_load_b (to, block, along_k, width, outer, k, lane): a tile from a block in local memory
+//   tile_multiply (c, a, b, row_tiles, column_tiles, lane, sub_group TILE_PASS): c[r][t] += a[r] b[t]
+//
+// and, if TILE_COPIES is 1, copies from global to local memory that continue while the item computes:
+// START_COPIES(copies), copy_chunk, close_copies and wait_for_copies.
+
+// As in rust/ops/matmul/tile_kind.rs.
+#define TILE_MMA 1     // NVIDIA from compute capability 8.0 on: two mma.sync.m16n8k16 side by side
+#define TILE_WMMA 2    // AMD gfx11: v_wmma_f32_16x16x16, wave32; both halves of a wave hold the same A and B
+#define TILE_WMMA12 3  // AMD gfx12: v_wmma_f32_16x16x16, wave32, which holds nothing twice
+#define TILE_MFMA 4    // AMD gfx90a and gfx94x: v_mfma_f32_16x16x16, wave64
+#define TILE_DPAS16 5  // Intel Xe-HPC and Xe2: two dpas 8 x 16 x 16, sub-groups of 16
+#define TILE_DPAS8 6   // Intel Arc A (Xe-HPG): four dpas 8 x 8 x 16, sub-groups of 8
+
+#if TILE_KIND == TILE_MMA
+#define TILE_LANES 32
+#define TILE_A_WORDS 4
+#define TILE_B_WORDS 4
+#define TILE_C_ITEMS 8
+#define TILE_A_ROW(lane, e) ((lane) / 4 + (e) / 2 % 2 * 8)
+#define TILE_A_K(lane, e) ((lane) % 4 * 2 + (e) / 4 * 8 + (e) % 2)
+#define TILE_B_COLUMN(lane, e) ((lane) / 4 + (e) / 4 * 8)
+#define TILE_B_K(lane, e) ((lane) % 4 * 2 + (e) / 2 % 2 * 8 + (e) % 2)
+#define TILE_C_ROW(lane, i) ((lane) / 4 + (i) % 4 / 2 * 8)
+#define TILE_C_COLUMN(lane, i) ((lane) % 4 * 2 + (i) / 4 * 8 + (i) % 2)
+#elif TILE_KIND == TILE_WMMA
+#define TILE_LANES 32
+#define TILE_A_WORDS 8
+#define TILE_B_WORDS 8
+#define TILE_C_ITEMS 8
+#define TILE_A_ROW(lane, e) ((lane) % 16)
+#define TILE_A_K(lane, e) (e)
+#define TILE_B_COLUMN(lane, e) ((lane) % 16)
+#define TILE_B_K(lane, e) (e)
+#define TILE_C_ROW(lane, i) ((i) * 2 + (lane) / 16)
+#define TILE_C_COLUMN(lane, i) ((lane) % 16)
+#elif TILE_KIND == TILE_WMMA12
+#define TILE_LANES 32
+#define TILE_A_WORDS 4
+#define TILE_B_WORDS 4
+#define TILE_C_ITEMS 8
+#define TILE_A_ROW(lane, e) ((lane) % 16)
+#define TILE_A_K(lane, e) ((lane) / 16 * 8 + (e))
+#define TILE_B_COLUMN(lane, e) ((lane) % 16)
+#define TILE_B_K(lane, e) ((lane) / 16 * 8 + (e))
+#define TILE_C_ROW(lane, i) ((lane) / 16 * 8 + (i))
+#define TILE_C_COLUMN(lane, i) ((lane) % 16)
+#elif TILE_KIND == TILE_MFMA
+#define TILE_LANES 64
+#define TILE_A_WORDS 2
+#define TILE_B_WORDS 2
+#define TILE_C_ITEMS 4
+#define TILE_A_ROW(lane, e) ((lane) % 16)
+#define TILE_A_K(lane, e) ((lane) / 16 * 4 + (e))
+#define TILE_B_COLUMN(lane, e) ((lane) % 16)
+#define TILE_B_K(lane, e) ((lane) / 16 * 4 + (e))
+#define TILE_C_ROW(lane, i) ((lane) / 16 * 4 + (i))
+#define TILE_C_COLUMN(lane, i) ((lane) % 16)
+#elif TILE_KIND == TILE_DPAS16
+#define TILE_LANES 16
+#define TILE_A_WORDS 8
+#define TILE_B_WORDS 8
+#define TILE_C_ITEMS 16
+#define TILE_A_ROW(lane, e) (e)
+#define TILE_A_K(lane, e) (lane)
+#define TILE_B_COLUMN(lane, e) (lane)
+#define TILE_B_K(lane, e) (e)
+#define TILE_C_ROW(lane, i) (i)
+#define TILE_C_COLUMN(lane, i) (lane)
+#elif TILE_KIND == TILE_DPAS8
+#define TILE_LANES 8
+#define TILE_A_WORDS 16
+#define TILE_B_WORDS 16
+#define TILE_C_ITEMS 32
+#define TILE_A_ROW(lane, e) ((e) / 2)
+#define TILE_A_K(lane, e) ((lane) * 2 + (e) % 2)
+#define TILE_B_COLUMN(lane, e) ((lane) + (e) / 16 * 8)
+#define TILE_B_K(lane, e) ((e) % 16)
+#define TILE_C_ROW(lane, i) ((i) % 8 + (i) / 16 * 8)
+#define TILE_C_COLUMN(lane, i) ((lane) + (i) / 8 % 2 * 8)
+#endif
+
+// Rows and columns of a tile, and values of k.
+#define TILE 16
+#define TILE_K 16
+
+// Aligned as the vectors that instructions take.
+typedef struct {
+  uint words[TILE_A_WORDS];
+} __attribute__((aligned(4 * TILE_A_WORDS))) TileA;
+typedef struct {
+  uint words[TILE_B_WORDS];
+} __attribute__((aligned(4 * TILE_B_WORDS))) TileB;
+typedef struct {
+  float items[TILE_C_ITEMS];
+} __attribute__((aligned(4 * TILE_C_ITEMS))) TileC;

@@ -1,0 +1,261 @@
+//! GEMM of float16 and bfloat16 by matrix instructions, for GPUs that have them.
+
+use std::sync::Arc;
+
+use super::epilogue::{Activation, Epilogue};
+use super::gemm_local::{finish, is_along_k, is_plain};
+use super::matrix::{Matrix, MatrixOperand};
+use super::operands::{Gemm, GemmOperand};
+use super::plan::GemmSize;
+use super::tile_check::is_right;
+use super::tile_kind::{TileKind, TileUnit};
+use crate::error::Result;
+use crate::kernels::structs::gemm_block::Extent;
+use crate::kernels::{entry, CachedProgram, Class, Constant, DType, Family, Spec};
+use crate::ops::core::forms;
+use crate::ops::core::space::div_ceil;
+use crate::ops::tuning::GpuTuning;
+use crate::ops::Target;
+
+/// Bytes that a load of a block moves.
+const CHUNK_BYTES: i64 = 16;
+/// Elements of a load.
+pub(super) const CHUNK: i64 = CHUNK_BYTES / 2;
+/// Smaller matmuls fill no tile: most of the products would be of zeros.
+const LEAST_SIDE: i64 = 16;
+const LEAST_K: i64 = 32;
+/// A part of k shorter than this is not worth separate sums.
+const SHORTEST_SPLIT: i64 = 256;
+/// Elements of a vector that the epilogue stores.
+const STORED: i64 = 8;
+/// Rows of results that a sub-group stores at a time, and the padding of each.
+const TILE: i64 = 16;
+const PADDING: i64 = 8;
+
+/// The part of C that a work-group computes, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Block {
+    pub rows: i64,
+    pub columns: i64,
+    pub k: i64,
+    groups_down: i64,
+    groups_across: i64,
+    stages: i64,
+    tiles_ahead: i64,
+}
+
+impl Block {
+    /// A block for matmuls that fill the device, and one for the others. A larger part of C in a sub-group needs fewer
+    /// loads from local memory for each product, and more registers of an item: these parts are the largest that
+    /// offline compilers give registers without spilling (`make gpu-compile CASES=gemm_tile`). No GPU has measured them.
+    fn of(unit: TileUnit, is_large: bool, is_async: bool) -> Self {
+        let (groups_down, groups_across) = match (unit.kind, is_large) {
+            (TileKind::Wmma | TileKind::Wmma12, true) | (TileKind::Dpas8, false) => (2, 4),
+            (TileKind::Dpas16, true) => (4, 4),
+            (TileKind::Dpas8, true) => (4, 8),
+            _ => (2, 2),
+        };
+        let side = if is_large { 128 } else { 64 };
+        let stages = match (is_async, is_large) {
+            (true, true) => 3,
+            (true, false) => 4,
+            (false, _) => 2,
+        };
+        Self { rows: side, columns: side, k: 32, groups_down, groups_across, stages, tiles_ahead: 2 }
+    }
+
+    pub(super) const fn items(&self, unit: TileUnit) -> i64 {
+        self.groups_down * self.groups_across * unit.kind.lanes()
+    }
+
+    /// Bytes of local memory, of which an emulation needs more.
+    fn local_bytes(&self, unit: TileUnit) -> i64 {
+        let stages = self.stages * (self.rows + self.columns) * self.k * 2;
+        let groups = self.groups_down * self.groups_across;
+        let results = groups * TILE * (self.columns / self.groups_across + PADDING) * 4;
+        let tiles = self.rows / self.groups_down + self.columns / self.groups_across;
+        let exchanged = if unit.emulated == 0 { 0 } else { groups * tiles * TILE * 2 };
+        stages.max(results) + exchanged
+    }
+
+    /// Returns true if a device can run such groups, and each item copies whole chunks.
+    fn fits(&self, unit: TileUnit, target: &Target) -> bool {
+        let (info, items) = (&target.device.info, self.items(unit));
+        items <= info.max_work_group as i64
+            && self.local_bytes(unit) <= info.local_mem as i64
+            && (self.rows * self.k / CHUNK) % items == 0
+            && (self.columns * self.k / CHUNK) % items == 0
+    }
+}
+
+/// The constants of a program, without those of its epilogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Form {
+    pub unit: TileUnit,
+    pub block: Block,
+    pub dtype: DType,
+    pub a_along_k: bool,
+    pub b_along_k: bool,
+    a_aligned: bool,
+    b_aligned: bool,
+}
+
+impl Form {
+    fn constants(&self) -> [Constant; 14] {
+        let Self { unit, block, a_along_k, b_along_k, a_aligned, b_aligned, .. } = *self;
+        [
+            ("TILE_KIND", unit.kind as i64),
+            ("TILE_EMULATED", unit.emulated),
+            ("BLOCK_ROWS", block.rows),
+            ("BLOCK_COLUMNS", block.columns),
+            ("BLOCK_K", block.k),
+            ("GROUPS_DOWN", block.groups_down),
+            ("GROUPS_ACROSS", block.groups_across),
+            ("STAGES", block.stages),
+            ("TILES_AHEAD", block.tiles_ahead),
+            ("A_ALONG_K", i64::from(a_along_k)),
+            ("B_ALONG_K", i64::from(b_along_k)),
+            ("A_ALIGNED", i64::from(a_aligned)),
+            ("B_ALIGNED", i64::from(b_aligned)),
+            ("VEC", STORED),
+        ]
+    }
+
+    /// The constants of a program with an epilogue.
+    fn spec(&self, [out, bias]: [DType; 2], activation: Activation) -> Spec {
+        let spec = Spec::generic()
+            .define("SPEC_DTYPE0", i64::from(self.dtype.code()))
+            .define("SPEC_DTYPE1", i64::from(out.code()))
+            .define("SPEC_DTYPE2", i64::from(bias.code()))
+            .define("ACTIVATION", i64::from(activation.repr));
+        // Drivers on which a program needs clang's builtins are known by the device's kind.
+        let needs_clang = self.unit.emulated == 0 && self.unit.kind.needs_clang();
+        let spec = if needs_clang { spec.define("HAS_CLANG_BUILTINS", 1) } else { spec };
+        self.constants().iter().fold(spec, |spec, (name, value)| spec.define(name, *value))
+    }
+
+    /// The program with an epilogue.
+    ///
+    /// # Errors
+    /// Errors reported by the compiler.
+    pub(super) fn program(&self, target: &Target, epilogue: &Epilogue<'_>) -> Result<Arc<CachedProgram>> {
+        let bias = epilogue.bias.unwrap_or(epilogue.out).dtype;
+        let spec = self.spec([epilogue.out.dtype, bias], epilogue.activation);
+        epilogue.program(target, [Family::GemmTile, Family::GemmTileFused], Class::Float, spec)
+    }
+}
+
+/// How a GEMM is computed.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    form: Form,
+    splits: i64,
+}
+
+/// The usual programs of a device with matrix instructions: results of the operands' dtype, and partial sums.
+///
+/// # Errors
+/// See [`plan`].
+pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
+    let Some(unit) = TileUnit::of(&target.device.info)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for dtype in [DType::F16, DType::BF16] {
+        for (a_along_k, b_along_k) in [(true, true), (true, false), (false, true), (false, false)] {
+            for (is_large, aligned) in [(true, true), (false, true), (false, false)] {
+                let block = Block::of(unit, is_large, unit.kind.has_copies() && aligned);
+                let form = Form { unit, block, dtype, a_along_k, b_along_k, a_aligned: aligned, b_aligned: aligned };
+                if block.fits(unit, target) {
+                    found.extend([dtype, DType::F32].map(|out| (Class::Float, form.spec([out; 2], Activation::None))));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The plan of a GEMM; `None` if it has no 16-bit matrices, is too small, or the device's results have been wrong.
+///
+/// # Errors
+/// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.
+pub fn plan(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<Option<Plan>> {
+    let Some((a, b)) = operands(gemm) else { return Ok(None) };
+    let Some(unit) = TileUnit::of(&target.device.info)? else { return Ok(None) };
+    let GemmSize { rows, columns, k, batches } = gemm.size;
+    let (a_along_k, b_along_k) = (is_along_k(&gemm.a, false), is_along_k(&gemm.b, true));
+    let (a_aligned, b_aligned) = (is_aligned(&a), is_aligned(&b));
+    let is_async = unit.kind.has_copies() && a_aligned && b_aligned;
+    let units = target.compute_units() as i64;
+    let blocks = |block: &Block| div_ceil(rows, block.rows) * div_ceil(columns, block.columns) * batches;
+    let large = Block::of(unit, true, is_async);
+    let fills = blocks(&large) >= units && large.fits(unit, target);
+    let block = if fills { large } else { Block::of(unit, false, is_async) };
+    let form = Form { unit, block, dtype: a.dtype, a_along_k, b_along_k, a_aligned, b_aligned };
+    if !block.fits(unit, target) || !is_right(target, &form) {
+        return Ok(None);
+    }
+    let splits = (units * tuning.groups_per_unit / blocks(&block).max(1)).min(k / SHORTEST_SPLIT).max(1);
+    Ok(Some(Plan { form, splits }))
+}
+
+/// The operands, if both are 16-bit matrices that tiles can be loaded from.
+fn operands(gemm: &Gemm<'_>) -> Option<(MatrixOperand, MatrixOperand)> {
+    let (GemmOperand::Matrix(a), GemmOperand::Matrix(b)) = (gemm.a, gemm.b) else { return None };
+    let GemmSize { rows, columns, k, .. } = gemm.size;
+    let is_line = |operand: &MatrixOperand| operand.layout.rows.is_line() && operand.layout.columns.is_line();
+    let epilogue = &gemm.epilogue;
+    (matches!(a.dtype, DType::F16 | DType::BF16)
+        && a.dtype == b.dtype
+        && rows.min(columns) >= LEAST_SIDE
+        && k >= LEAST_K
+        && is_plain(&gemm.a, is_along_k(&gemm.a, false), false)
+        && is_plain(&gemm.b, is_along_k(&gemm.b, true), true)
+        && is_line(&epilogue.out)
+        && epilogue.bias.as_ref().is_none_or(is_line))
+    .then_some((a, b))
+}
+
+/// Returns true if all chunks of an operand begin at multiples of their size: one of its strides is 1.
+fn is_aligned(operand: &MatrixOperand) -> bool {
+    let Matrix { rows, columns, batch_stride } = operand.layout;
+    let strides = [rows.stride(), columns.stride(), batch_stride];
+    operand.memory.offset % CHUNK_BYTES as u64 == 0 && strides.iter().all(|stride| *stride == 1 || stride % CHUNK == 0)
+}
+
+impl Plan {
+    /// Computes the GEMM.
+    ///
+    /// # Errors
+    /// Errors reported by the allocator or the driver.
+    pub fn run(&self, target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<()> {
+        let Self { form, splits } = *self;
+        let Gemm { class, size, a, b, epilogue } = *gemm;
+        let GemmSize { rows, columns, k, batches } = size;
+        let results = rows * columns * batches;
+        let sums = if splits > 1 { Some(target.workspace((splits * results) as usize * class.size())?) } else { None };
+        let goal = match &sums {
+            Some(memory) => {
+                let layout = Matrix::dense(rows, columns);
+                let memory = target.memory(memory.address)?;
+                Epilogue::plain(MatrixOperand { memory, dtype: class.storage(), layout }, None)
+            }
+            None => epilogue,
+        };
+        let args = entry::GemmTile {
+            a: a.memory(),
+            b: b.memory(),
+            a_layout: a.layout(),
+            b_layout: b.layout(),
+            extent: Extent { rows, columns, k, splits, split_stride: results },
+            epilogue: goal.arguments(class),
+        };
+        let (program, kernel) = (form.program(target, &goal)?, entry::GEMM_TILE.extended());
+        let items = form.block.items(form.unit) as usize;
+        let blocks = div_ceil(rows, form.block.rows) * div_ceil(columns, form.block.columns);
+        let global = (blocks * batches * splits) as usize * items;
+        target.launch(&program, kernel, &goal.extended(&args), &[global], Some(&[items]))?;
+        match sums {
+            Some(_) => finish(target, class, size, splits, goal.out.memory, &epilogue, tuning),
+            None => Ok(()),
+        }
+    }
+}

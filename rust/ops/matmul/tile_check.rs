@@ -1,0 +1,194 @@
+//! Whether matrix instructions compute right results: a check of each form of the kernel before its first use.
+//!
+//! Drivers are known that compile matrix instructions to wrong results, or crash their compiler. So a form is used only
+//! after it has multiplied matrices of small whole numbers, whose sums are exact in any order, and every result was
+//! right. The outcome is remembered with the driver's version beside the compiled programs.
+
+use std::sync::{PoisonError, RwLock};
+
+use foldhash::HashMap;
+use half::{bf16, f16};
+use serde_json::json;
+
+use super::epilogue::Epilogue;
+use super::gemm_tile::{Form, CHUNK};
+use super::matrix::{Axis, Matrix, MatrixOperand};
+use super::tile_kind::TileUnit;
+use crate::cl::{Arg, Buffer, Deferred, Grid, Memory, Queue, Read, Start, Untraced};
+use crate::error::Result;
+use crate::kernels::entry::{self, Arguments};
+use crate::kernels::structs::gemm_block::Extent;
+use crate::kernels::{warn, Class, DType, DiskEntry, Family, Switch};
+use crate::ops::Target;
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    extern "Rust" {
+        fn matrix_instructions(device: i32) -> Result<String>;
+    }
+}
+
+/// The outcomes, by device and form.
+static OUTCOMES: RwLock<Option<HashMap<(i32, Form), bool>>> = RwLock::new(None);
+
+/// Elements of a result's row after its last column, which nothing may write.
+const GAP: i64 = 5;
+const UNTOUCHED: f32 = -12345.0;
+
+/// Returns true if a form may be used on a device. The first use on a driver checks it.
+pub(super) fn is_right(target: &Target, form: &Form) -> bool {
+    let key = (target.device.index, *form);
+    let known = OUTCOMES.read().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|all| all.get(&key).copied());
+    known.unwrap_or_else(|| {
+        let outcome = recall(target, form);
+        OUTCOMES.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(key, outcome);
+        outcome
+    })
+}
+
+/// As JSON: the kind of matrix instructions of a device, and how many forms of the kernel this process has checked, or
+/// found checked, and refused.
+///
+/// # Errors
+/// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.
+fn matrix_instructions(device: i32) -> Result<String> {
+    let unit = TileUnit::of(&Target::at(device)?.device.info)?;
+    let all = OUTCOMES.read().unwrap_or_else(PoisonError::into_inner);
+    let outcomes = all.iter().flatten().filter(|((index, _), _)| *index == device);
+    let (right, wrong): (Vec<bool>, Vec<bool>) = outcomes.map(|(_, outcome)| *outcome).partition(|outcome| *outcome);
+    let report = json!({
+        "kind": unit.map(|unit| unit.kind.name()),
+        "emulated": unit.is_some_and(|unit| unit.emulated != 0),
+        "used": right.len(),
+        "refused": wrong.len(),
+    });
+    Ok(report.to_string())
+}
+
+/// The outcome that an earlier process has noted, or that of a check.
+fn recall(target: &Target, form: &Form) -> bool {
+    let source = Family::GemmTile.source(&Switch::default());
+    let note = DiskEntry::note(&target.device.info, &source, &format!("results of {form:?}"));
+    match note.load().as_deref() {
+        Some(b"right") => return true,
+        Some(b"wrong") => return false,
+        _ => {}
+    }
+    // A signal may not end this, nor does it belong to the user's profile.
+    let _deferred = Deferred::new();
+    let _untraced = Untraced::begin();
+    let outcome = match check(target, form) {
+        Ok(true) => true,
+        Ok(false) => {
+            tell(target, form, "computes wrong results");
+            false
+        }
+        Err(error) => {
+            let text = error.message();
+            tell(target, form, &format!("fails ({})", text.lines().next().unwrap_or_default()));
+            false
+        }
+    };
+    note.store(if outcome { b"right" } else { b"wrong" });
+    outcome
+}
+
+fn tell(target: &Target, form: &Form, what: &str) {
+    let (info, kind) = (&target.device.info, form.unit.kind.name());
+    warn(&format!(
+        "OpenCL: on {} (driver {}) the matmul kernel for matrix instructions ({kind}) {what}. It is not used: matmuls in \
+         float16 and bfloat16 take longer. A newer driver may help.",
+        info.name, info.driver_version
+    ));
+}
+
+/// A whole number from -2 to 2, different along rows and columns.
+fn number(row: i64, column: i64) -> i64 {
+    let hash = (row * 7919 + column * 104_729 + 12_345).wrapping_mul(2_654_435_761);
+    (hash >> 16).rem_euclid(5) - 2
+}
+
+/// The bits of a small whole number.
+fn bits(dtype: DType, number: i64) -> u16 {
+    let value = number as f32;
+    if dtype == DType::BF16 {
+        bf16::from_f32(value).to_bits()
+    } else {
+        f16::from_f32(value).to_bits()
+    }
+}
+
+/// A matrix of `outers` by `k`, with rows along k or along the outer index, each a whole number of chunks.
+fn matrix(dtype: DType, outers: i64, k: i64, along_k: bool, seed: i64) -> (Vec<u16>, i64) {
+    let (rows, columns) = if along_k { (outers, k) } else { (k, outers) };
+    let pitch = (columns as u64).next_multiple_of(CHUNK as u64) as i64;
+    let value = |row: i64, column: i64| {
+        let (outer, k) = if along_k { (row, column) } else { (column, row) };
+        bits(dtype, number(outer + seed, k))
+    };
+    // What follows the last column of a row must not count.
+    let row = |row: i64| {
+        (0..pitch).map(move |column| if column < columns { value(row, column) } else { bits(dtype, 2) })
+    };
+    ((0..rows).flat_map(row).collect(), pitch)
+}
+
+/// Multiplies two matrices, with a whole block and blocks at each edge, and compares all results.
+fn check(target: &Target, form: &Form) -> Result<bool> {
+    const SEED: i64 = 1000;
+    let block = &form.block;
+    // Steps for all blocks in local memory, and one of fewer values of k.
+    let (rows, columns, k) = (block.rows + 21, block.columns + 11, 5 * block.k + 7);
+    let (a, a_pitch) = matrix(form.dtype, rows, k, form.a_along_k, 0);
+    let (b, b_pitch) = matrix(form.dtype, columns, k, form.b_along_k, SEED);
+    let out_pitch = columns + GAP;
+    let mut out = vec![UNTOUCHED; (rows * out_pitch) as usize];
+
+    let context = &target.state.context;
+    let queue = Queue::new(context)?;
+    let device = |bytes: &[u8]| -> Result<Buffer> {
+        let buffer = Buffer::new(context, bytes.len(), false)?;
+        // SAFETY: the bytes are borrowed until the queue has finished.
+        let _event = unsafe { queue.write(buffer.handle(), 0, bytes.as_ptr(), bytes.len())? };
+        queue.finish()?;
+        Ok(buffer)
+    };
+    let (a_memory, b_memory) = (device(bytemuck::cast_slice(&a))?, device(bytemuck::cast_slice(&b))?);
+    let out_memory = device(bytemuck::cast_slice(&out))?;
+    let at = |buffer: &Buffer| Memory { handle: buffer.handle(), offset: 0 };
+    let layout = |outers: i64, pitch: i64, along_k: bool| {
+        let (outer, inner) = if along_k { (pitch, 1) } else { (1, pitch) };
+        Matrix { rows: Axis::line(outers, outer), columns: Axis::line(k, inner), batch_stride: 0 }
+    };
+    let out_layout =
+        Matrix { rows: Axis::line(rows, out_pitch), columns: Axis::line(columns, 1), batch_stride: rows * out_pitch };
+    let out_operand = MatrixOperand { memory: at(&out_memory), dtype: DType::F32, layout: out_layout };
+    let epilogue = Epilogue::plain(out_operand, None);
+    let args = entry::GemmTile {
+        a: at(&a_memory),
+        b: at(&b_memory),
+        a_layout: layout(rows, a_pitch, form.a_along_k),
+        b_layout: layout(columns, b_pitch, form.b_along_k).transposed(),
+        extent: Extent { rows, columns, k, splits: 1, split_stride: rows * out_pitch },
+        epilogue: epilogue.arguments(Class::Float),
+    };
+    let kernel = form.program(target, &epilogue)?.kernel(entry::GEMM_TILE.name)?;
+    let items = block.items(form.unit) as usize;
+    let grid = Grid { first: None, global: &[4 * items], local: Some(&[items]) };
+    args.bind(|args: &[Arg<'_>]| queue.launch(&kernel, args, &grid, Start::Now))?;
+    queue.finish()?;
+    let (pointer, size) = (out.as_mut_ptr().cast(), size_of_val(out.as_slice()));
+    // SAFETY: `out` is exclusively borrowed during the call.
+    unsafe { queue.read_now(&[Read { source: out_memory.handle(), offset: 0, target: pointer, size }])? };
+
+    let numbers = |outers: std::ops::Range<i64>| -> Vec<Vec<i64>> {
+        outers.map(|outer| (0..k).map(|k| number(outer, k)).collect()).collect()
+    };
+    let (a_rows, b_columns) = (numbers(0..rows), numbers(SEED..SEED + columns));
+    let sum = |a: &[i64], b: &[i64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<i64>() as f32;
+    let is_row = |(found, a): (&[f32], &Vec<i64>)| {
+        let (results, gap) = found.split_at(b_columns.len());
+        results.iter().zip(&b_columns).all(|(result, b)| *result == sum(a, b)) && gap.iter().all(|x| *x == UNTOUCHED)
+    };
+    Ok(out.chunks_exact(out_pitch as usize).zip(&a_rows).all(is_row))
+}

@@ -1,0 +1,57 @@
+"""The programs for GPUs with matrix instructions: each kind's, and the GPUs that have it.
+
+They are listed with an emulated kind, as a check of results would refuse them on stub devices, and compiled for the
+device's own instructions.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gpu_compile.programs import Launch, Program
+
+FAMILY = "gemm_tile"
+# The lanes of each kind of `tile_kind.rs`, and the targets that have it.
+KINDS = {
+    "mma": (32, ("sm_80", "sm_90")),
+    "wmma": (32, ("gfx1100",)),
+    "wmma12": (32, ("gfx1201",)),
+    "mfma": (64, ("gfx90a", "gfx942")),
+    "dpas16": (16, ("dpas",)),
+    "dpas8": (8, ("dpas",)),
+}
+# More than GPUs have: an emulation also exchanges tiles through local memory.
+LOCAL_BYTES = 96 << 10
+# AMD's instructions are clang's builtins.
+BUILTINS = ("wmma", "wmma12", "mfma")
+LIST = "import sys; from torch_opencl._load import native; open(sys.argv[1], 'w').write(native().kernel_catalogue(0))"
+
+
+def programs(run: Callable[[list[str], Path, dict[str, str]], None]) -> list[Program]:
+    """List the programs.
+
+    Args:
+        run: `record.record_calls`.
+
+    Returns:
+        The programs, with their targets.
+    """
+    found = []
+    for kind, (lanes, targets) in KINDS.items():
+        with TemporaryDirectory() as name:
+            variables = {"TORCH_OPENCL_MATRIX": f"emulated:{kind}", "STUB_LOCAL_BYTES": str(LOCAL_BYTES)}
+            path = Path(name) / "catalogue.json"
+            run(["-c", LIST, str(path)], Path(name), variables)
+            listed = json.loads(path.read_text())
+        for entry in listed:
+            if entry["name"].split()[0] == FAMILY:
+                options = entry["build_options"].replace("TILE_EMULATED=1", "TILE_EMULATED=0")
+                if kind in BUILTINS:
+                    options += " -D HAS_CLANG_BUILTINS=1"
+                groups = re.findall(r"GROUPS_(?:DOWN|ACROSS)=(\d+)", options)
+                group = lanes * math.prod(map(int, groups))
+                found.append(Program(FAMILY, "", options, {FAMILY: Launch(group, 0)}, targets))
+    return found

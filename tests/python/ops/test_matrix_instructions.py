@@ -1,0 +1,85 @@
+"""Matmuls by matrix instructions, each kind emulated: results, odd sizes and layouts, and the check before their use."""
+
+import json
+
+import pytest
+from processes import output_of
+
+# A slice of calls for every constant of the kernel but the order, and all orders.
+CALLS = """
+    import json
+    import torch
+    torch.manual_seed(0)
+
+    def check(expected, found, tolerance):
+        error = (found.cpu().double() - expected).abs().max() / expected.abs().max()
+        assert error < tolerance, error
+
+    def operand(rows, columns, dtype, transposed, *batch):
+        if transposed:
+            return torch.randn(*batch, columns, rows).to(dtype).mT
+        return torch.randn(*batch, rows, columns).to(dtype)
+
+    def product(rows, columns, k, dtype, order=(0, 0), batch=()):
+        a, b = operand(rows, k, dtype, order[0], *batch), operand(k, columns, dtype, order[1], *batch)
+        check(a.double() @ b.double(), a.to("opencl") @ b.to("opencl"), TOLERANCE[dtype])
+
+    TOLERANCE = {torch.float16: 1e-3, torch.bfloat16: 8e-3}
+    for order in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        product(72, 88, 104, torch.float16, order)  # all chunks are aligned
+    product(130, 137, 104, torch.float16, (0, 1))  # the large block; columns end in a chunk
+    product(33, 47, 101, torch.bfloat16)  # rows of B and of A are not aligned
+    product(24, 40, 1032, torch.float16)  # sums in parts of k
+    product(40, 24, 72, torch.float16, batch=(3,))
+    x, weight = torch.randn(24, 72).half(), torch.randn(40, 72).half()
+    bias = torch.randn(40).half()
+    device = [t.to("opencl") for t in (x, weight, bias)]
+    expected = x.double() @ weight.double().t() + bias.double()
+    check(expected, torch.nn.functional.linear(*device), 1e-3)
+    check(expected.relu(), torch._addmm_activation(device[2], device[0], device[1].t()), 1e-3)
+    expected = 0.5 * x.double() @ weight.double().t() + 2 * bias.double()
+    check(expected, torch.addmm(device[2], device[0], device[1].t(), beta=2, alpha=0.5), 1e-3)
+    print(json.dumps(torch.backends.opencl.matrix_instructions()))
+"""
+
+
+def run(choice: str, code: str = CALLS) -> tuple[dict, str]:
+    """Run code with kernels for GPUs and a choice of matrix instructions; return the report, and all output."""
+    variables = {"TORCH_OPENCL_DEVICE_CLASS": "gpu", "TORCH_OPENCL_MATRIX": choice, "TORCH_OPENCL_CACHE_DIR": ""}
+    printed = output_of(code, **variables)
+    return json.loads(printed.splitlines()[-1]), printed
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["mma", "dpas16", "mfma", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("wmma", "wmma12", "dpas8"))],
+)
+def test_results_by_matrix_instructions(kind):
+    report, _ = run(f"emulated:{kind}")
+    assert report["kind"] == kind and report["emulated"]
+    assert report["used"] >= 7 and report["refused"] == 0
+
+
+def test_wrong_instructions_are_not_used():
+    report, printed = run("emulated:mma:wrong")
+    assert report["used"] == 0 and report["refused"] >= 7
+    assert printed.count("computes wrong results") >= 1
+
+
+def test_no_instructions_are_used_if_they_are_off_or_absent():
+    for choice in ("off", "auto"):
+        report, _ = run(choice)
+        assert report == {"kind": None, "emulated": False, "used": 0, "refused": 0}
+
+
+def test_a_wrong_choice_is_an_error():
+    code = """
+    import json, torch
+    x = torch.ones(32, 32, dtype=torch.half, device="opencl")
+    try:
+        x @ x
+    except RuntimeError as error:
+        print(json.dumps({"message": str(error)}))
+    """
+    message = run("emulated:sse", code)[0]["message"]
+    assert "TORCH_OPENCL_MATRIX=emulated:sse: expected off, auto or emulated:KIND, with one of mma, wmma" in message
