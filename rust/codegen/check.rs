@@ -6,7 +6,7 @@ use std::path::Path;
 use super::diagnostic::{Diagnostic, Report};
 use super::dtypes::Dtypes;
 use super::expr::is_identifier;
-use super::family::{Family, Kind, INPUTS};
+use super::family::{Family, Kind};
 use super::layout::Layout;
 use super::nearest::nearest;
 use super::plan::{Form, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
@@ -17,12 +17,6 @@ use super::sources::Sources;
 use super::stubs::Stubs;
 use super::table::Row;
 use super::yaml::Text;
-
-/// Scalar parameters that a pointwise kernel takes (`s0` to `s3`); elu_backward needs all four.
-const MAX_SCALARS: usize = 4;
-
-/// Names with another meaning in a kernel's `case`.
-const RESERVED: [&str; 7] = ["T", "TV", "TI", "s0", "s1", "s2", "s3"];
 
 /// The torch that is built against, and the releases that rows may specify.
 pub struct Releases {
@@ -60,7 +54,7 @@ pub fn check(
 
 pub(super) struct Checker<'a> {
     pub(super) index: &'a Index,
-    stubs: &'a Stubs,
+    pub(super) stubs: &'a Stubs,
     families: &'a [Family],
     pub(super) sources: &'a Sources,
     releases: Releases,
@@ -121,6 +115,7 @@ impl Checker<'_> {
         let family = family?;
         self.keys(row, &family);
         self.identifiers(row);
+        self.scalars(row, &family);
         self.functions(row);
         let mut distribution = None;
         let (pointwise, stub) = match family.kind {
@@ -324,40 +319,27 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks names that are used in C++ or OpenCL C.
+    /// Checks names that are used in C++.
     fn identifiers(&mut self, row: &Row) {
         let entry = row.entry.iter().map(|entry| (entry, resolve::template(&entry.value).map(|(name, _)| name)));
-        let others = row.kernel.iter().chain(&row.scalars).map(|name| (name, None));
-        for (name, template) in entry.chain(others) {
+        for (name, template) in entry.chain(row.kernel.iter().map(|name| (name, None))) {
             if !is_identifier(template.unwrap_or(&name.value)) {
                 self.report.error(name.line, format!("`{}` is not an identifier", name.value));
             }
-        }
-        let mut seen = Vec::new();
-        for scalar in &row.scalars {
-            let name = scalar.value.as_str();
-            if INPUTS.contains(&name) || RESERVED.contains(&name) || seen.contains(&name) {
-                self.report.error(scalar.line, format!("the name `{name}` is taken"));
-            }
-            seen.push(name);
-        }
-        if let Some(extra) = row.scalars.get(MAX_SCALARS) {
-            let message = format!("a pointwise kernel takes at most {MAX_SCALARS} scalars");
-            self.report.error(extra.line, message);
         }
     }
 
     /// The row's stub and its kernel, if it fills one; `key` is the key that can specify a kernel.
     fn stub(&mut self, row: &Row, kernel: Option<StubKernel>, key: &str) -> Option<StubFill> {
         let stub = row.stub.as_ref()?;
-        let Some(header) = self.stubs.get(&stub.value) else {
+        let Some(declared) = self.stubs.get(&stub.value) else {
             self.no_such_stub(stub);
             return None;
         };
         match (kernel, self.filled.get(&stub.value).copied()) {
             (Some(kernel), None) => {
                 self.filled.insert(stub.value.clone(), row.line);
-                return Some(StubFill { stub: stub.value.clone(), header: header.clone(), kernel });
+                return Some(StubFill { stub: stub.value.clone(), header: declared.header.clone(), kernel });
             }
             (Some(_), Some(line)) => {
                 let message = format!("`{}` is already filled by line {line}'s row", stub.value);

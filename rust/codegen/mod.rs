@@ -42,6 +42,7 @@ mod packed;
 mod plan;
 mod release;
 mod resolve;
+mod scalars;
 mod schema;
 mod sources;
 mod structs;

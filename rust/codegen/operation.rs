@@ -17,7 +17,7 @@ const MAX_OUTPUTS: usize = 2;
 const FEWEST_SLOTS: usize = 2;
 
 /// Random draws that an expression may use, as `random.cl` defines them.
-const DRAWS: [&str; 3] = ["UNIFORM", "OPEN_UNIFORM", "NORMAL"];
+pub(super) const DRAWS: [&str; 3] = ["UNIFORM", "OPEN_UNIFORM", "NORMAL"];
 /// Parameters that a distribution may have.
 const MAX_PARAMETERS: usize = 2;
 

@@ -18,6 +18,8 @@ pub struct Sources {
     pub parts: Vec<String>,
     /// Functions and macros that an expression may call.
     calls: BTreeSet<String>,
+    /// Macros that the sources define.
+    macros: BTreeSet<String>,
     /// `module:function` of each function that `python` may name.
     python: BTreeSet<String>,
 }
@@ -32,11 +34,20 @@ impl Sources {
         parts.sort();
         find_kernels(include, &mut files)?;
         let mut calls: BTreeSet<_> = INTEGER_BUILTINS.split_whitespace().map(str::to_owned).collect();
+        let mut macros = BTreeSet::new();
         for file in &files {
+            let text = read(file)?;
             // Macros define some of them by the name that they are given.
-            calls.extend(expr::names(&read(file)?).into_iter().map(str::to_owned));
+            calls.extend(expr::names(&text).into_iter().map(str::to_owned));
+            let defined = text.lines().filter_map(|line| expr::names(line.strip_prefix("#define ")?).first().copied());
+            macros.extend(defined.map(str::to_owned));
         }
-        Ok(Self { parts, calls, python: python_functions(composites)? })
+        Ok(Self { parts, calls, macros, python: python_functions(composites)? })
+    }
+
+    /// Macros that an expression may use.
+    pub fn macros(&self) -> impl Iterator<Item = &str> {
+        self.macros.iter().map(String::as_str)
     }
 
     /// A function that an expression calls and that is not defined, with the defined one of the nearest name.

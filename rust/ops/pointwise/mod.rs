@@ -66,14 +66,15 @@ pub fn pointwise(
     casts: u32,
 ) -> Result<()> {
     let row = row(op)?;
-    let is_meant = outputs == row.outputs && operands.len() == outputs + row.arity && scalars.len() <= SLOTS;
+    let is_meant =
+        outputs == row.outputs && operands.len() == outputs + row.arity && scalars.len() == row.scalars.len();
     let (Some((out, rest)), true) = (operands.split_first(), is_meant) else {
         return Err(Error::Invalid(format!(
-            "OpenCL: {} has {} outputs, {} inputs and at most {SLOTS} scalars, got {outputs} outputs, {} operands and {} \
-             scalars",
+            "OpenCL: {} has {} outputs, {} inputs and {} scalars, got {outputs} outputs, {} operands and {} scalars",
             row.name,
             row.outputs,
             row.arity,
+            row.scalars.len(),
             operands.len(),
             scalars.len()
         )));

@@ -4,6 +4,11 @@
 
 #define DECLARE_DISPATCH(fn, name) struct name
 
+using structured_binary_fn_alpha = void (*)(TensorIteratorBase&, const Scalar& alpha);
+using structured_binary_fn = void (*)(TensorIteratorBase&);
+using unary_fn = void (*)(
+    TensorIteratorBase&);
+
 DECLARE_DISPATCH(structured_binary_fn_alpha, add_stub)
 DECLARE_DISPATCH(unary_fn, exp_stub)
 DECLARE_DISPATCH(void (*)(TensorIteratorBase&, const double, std::optional<Generator>), exponential_stub)
