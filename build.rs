@@ -67,6 +67,7 @@ fn build() -> Result<(), Box<dyn Error>> {
         torch_include: &torch.include,
         launchers: Path::new("rust/ops"),
         include: Path::new("rust/kernels/include"),
+        native: Path::new("cpp/native"),
         composites: Path::new("python/torch_opencl/composites"),
         torch: torch.release,
         supported,

@@ -116,7 +116,7 @@ impl Checker<'_> {
         self.keys(row, &family);
         self.identifiers(row);
         self.scalars(row, &family);
-        self.functions(row);
+        self.functions(row, &registrations);
         let mut distribution = None;
         let (pointwise, stub) = match family.kind {
             Kind::Pointwise { arity } => {

@@ -68,6 +68,8 @@ pub struct Inputs<'a> {
     pub launchers: &'a Path,
     /// The folder of OpenCL C that families share.
     pub include: &'a Path,
+    /// The folder of the C++ functions and classes that rows name.
+    pub native: &'a Path,
     /// The folder of the Python functions that rows name.
     pub composites: &'a Path,
     /// The release of torch, for which some rows may not be.
@@ -79,13 +81,13 @@ pub struct Inputs<'a> {
 ///
 /// All problems of the table are reported at once, in the order of its lines.
 pub fn run(inputs: &Inputs<'_>, out_dir: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
-    let &Inputs { table, aten, torch_include, launchers, include, composites, torch, supported } = inputs;
+    let &Inputs { table, aten, torch_include, launchers, torch, supported, .. } = inputs;
     let index = schema::Index::parse(aten, &read(aten)?)?;
     let stubs = stubs::scan(torch_include)?;
     let rows = table::parse(table, &read(table)?)?;
     let releases = check::Releases { torch, supported };
     let families = family::families(launchers)?;
-    let sources = sources::Sources::read(&launchers.join("pointwise"), include, composites)?;
+    let sources = sources::Sources::read(inputs)?;
     let plan = check::check(table, &rows, &index, &stubs, &families, &sources, releases)?;
 
     let sources = emit_cpp::registrations(&plan)
@@ -112,7 +114,7 @@ pub fn run(inputs: &Inputs<'_>, out_dir: &Path) -> Result<Vec<PathBuf>, Vec<Diag
 pub fn kernels(folders: &[&Path], out_dir: &Path) -> Result<(), Vec<Diagnostic>> {
     let mut paths = Vec::new();
     for folder in folders {
-        find_kernels(folder, &mut paths)?;
+        find_files(folder, &["cl"], &mut paths)?;
     }
     paths.sort();
     let files = paths.into_iter().map(|path| read(&path).map(|text| (path, text))).collect::<Result<Vec<_>, _>>()?;
@@ -129,14 +131,14 @@ pub fn kernels(folders: &[&Path], out_dir: &Path) -> Result<(), Vec<Diagnostic>>
     Ok(())
 }
 
-/// Adds the `.cl` files of a folder and its subfolders.
-fn find_kernels(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Diagnostic> {
+/// Adds the files of a folder and its subfolders with one of these extensions.
+fn find_files(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) -> Result<(), Diagnostic> {
     let unreadable = |error: std::io::Error| Diagnostic::file(folder, format!("cannot be read: {error}"));
     for entry in folder.read_dir().map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         if path.is_dir() {
-            find_kernels(&path, found)?;
-        } else if path.extension().is_some_and(|extension| extension == "cl") {
+            find_files(&path, extensions, found)?;
+        } else if extensions.iter().any(|wanted| path.extension().is_some_and(|extension| extension == *wanted)) {
             found.push(path);
         }
     }

@@ -161,6 +161,7 @@ fn generate_for(torch: Release, table: &Path, out: &Path) -> Result<Vec<PathBuf>
         torch_include: &aten.join("include"),
         launchers: &Path::new(FOLDER).join("ops"),
         include: Path::new("rust/kernels/include"),
+        native: &Path::new(FOLDER).join("native"),
         composites: &Path::new(FOLDER).join("composites"),
         torch,
         supported: SUPPORTED,
