@@ -52,8 +52,9 @@ def sample_of(items: list[pytest.Item], count: int) -> set[pytest.Item]:
     return chosen
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests that --sample or --rest asks for."""
+    """Leave the tests that --sample or --rest asks for, of those that -k and -m have chosen."""
     sample, rest = config.getoption("--sample"), config.getoption("--rest")
     if sample is None and rest is None:
         return
