@@ -141,8 +141,18 @@ impl Entries {
             "        #[repr(C)]\n        #[derive(Clone, Copy, Pod, Zeroable)]\n        struct Packed {{ {fields}{pad_field} }}\n        \
              const _: () = assert!(size_of::<Packed>() == {size});\n        \
              let packed = Packed {{ {values}{pad_value} }};\n        \
-             run(&[{bound}Arg::of(&packed)])\n    }}\n}}"
+             run(&[{bound}Arg::of(&packed)])\n    }}"
         );
+        let dtypes: Vec<_> = scalars.iter().filter_map(|scalar| scalar.from.strip_suffix(".code()")).collect();
+        if !dtypes.is_empty() {
+            let _ = writeln!(
+                text,
+                "\n    fn rare_dtype(&self) -> Option<DType> {{\n        \
+                 [{}].into_iter().find(|dtype| dtype.is_rare())\n    }}",
+                dtypes.join(", ")
+            );
+        }
+        text.push_str("}\n");
     }
 
     pub fn text(self) -> String {

@@ -3,6 +3,9 @@
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 
+/// The constant of programs that convert rare dtypes.
+pub const RARE_DTYPES: &str = "RARE_DTYPES";
+
 /// A storage dtype, with its code in `c10::ScalarType` and in kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
@@ -171,6 +174,21 @@ impl DType {
             Self::U8 | Self::I8 | Self::I16 | Self::I32 | Self::I64 | Self::Bool => false,
             Self::F16 | Self::BF16 | Self::F32 | Self::F64 | Self::C64 | Self::C128 => false,
         }
+    }
+
+    /// Returns true for the code of a rare dtype.
+    pub const fn is_rare_code(code: i32) -> bool {
+        const CODES: u64 = {
+            let (mut codes, mut rest) = (0, DType::ALL.as_slice());
+            while let [dtype, others @ ..] = rest {
+                if dtype.is_rare() {
+                    codes |= 1 << dtype.code();
+                }
+                rest = others;
+            }
+            codes
+        };
+        CODES >> code & 1 == 1
     }
 
     /// An integer dtype as wide as a rare dtype: kernels that only move its elements need no conversion.

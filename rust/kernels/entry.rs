@@ -15,6 +15,11 @@ use crate::cl::{Arg, MemHandle, Memory};
 pub trait Arguments {
     /// Calls `run` with the arguments in the driver's format.
     fn bind<R>(&self, run: impl FnOnce(&[Arg<'_>]) -> R) -> R;
+
+    /// A rare dtype among the arguments.
+    fn rare_dtype(&self) -> Option<DType> {
+        None
+    }
 }
 
 /// The name of a kernel that takes `A`.
@@ -76,6 +81,10 @@ impl<A: Arguments> Arguments for Extended<'_, A> {
             return self.own.bind(run);
         }
         self.own.bind(|own| run(&[own, self.added].concat()))
+    }
+
+    fn rare_dtype(&self) -> Option<DType> {
+        self.own.rare_dtype()
     }
 }
 

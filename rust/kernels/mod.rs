@@ -35,7 +35,7 @@ pub use bundle::{bundle_contents, check_bundle, identity as bundle_identity};
 pub use cache::{cache_info, generated_program, program, stop_building, wait_for_builds};
 pub use disk::{check_cache_folder, folder as cache_folder, Entry as DiskEntry};
 pub use driver_cache::{check_driver_cache, driver_cache_obstacle, leave as leave_driver_cache};
-pub use dtype::{Class, DType};
+pub use dtype::{Class, DType, RARE_DTYPES};
 pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};
 pub use listing::{record_programs, recorded_programs, Listing};

@@ -6,6 +6,8 @@ use foldhash::HashMap;
 
 use super::build::build;
 use super::compile_thread::COMPILE_THREAD;
+use super::dtype::RARE_DTYPES;
+use super::entry::Arguments;
 use super::recipe::Recipe;
 use super::spec::Tier;
 use super::{bundle, listing};
@@ -17,6 +19,7 @@ use crate::error::{Error, Result};
 pub struct CachedProgram {
     built: Built,
     tier: Tier,
+    converts_rare: bool,
     kernels: Arc<Kernels>,
     /// Its key in the list of recorded programs, if programs are recorded.
     recorded_key: Option<String>,
@@ -46,13 +49,29 @@ impl CachedProgram {
         }
         recipe.class.check(&recipe.device.info)?;
         let built = Built::ByKernel { recipe: recipe.clone(), building: Arc::default() };
-        Ok(Self { built, tier: recipe.tier, kernels: Arc::default(), recorded_key: None })
+        Ok(Self::of(recipe, built, None))
     }
 
     /// Builds a program of all its kernels.
     pub(super) fn whole(recipe: &Recipe) -> Result<Self> {
         let (recorded_key, built) = (listing::record(recipe), Built::Whole(build(recipe)?));
-        Ok(Self { built, tier: recipe.tier, kernels: Arc::default(), recorded_key })
+        Ok(Self::of(recipe, built, recorded_key))
+    }
+
+    fn of(recipe: &Recipe, built: Built, recorded_key: Option<String>) -> Self {
+        let converts_rare = recipe.constants.iter().any(|(name, _)| *name == RARE_DTYPES);
+        Self { built, tier: recipe.tier, converts_rare, kernels: Arc::default(), recorded_key }
+    }
+
+    /// Refuses arguments with a rare dtype that the program does not convert: a kernel would read zeros.
+    pub fn check(&self, kernel: &str, args: &impl Arguments) -> Result<()> {
+        match args.rare_dtype() {
+            Some(dtype) if !self.converts_rare => Err(Error::Invalid(format!(
+                "OpenCL: the program of the kernel {kernel} does not convert {}: its launcher needs `with_rare`",
+                dtype.name()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Returns true if it was built with the constants of the specialised form.

@@ -1,7 +1,7 @@
 //! Forms of programs, which families list for bundles.
 
 use super::geometry::Geometry;
-use crate::kernels::{Class, DType, Spec};
+use crate::kernels::{Class, DType, Spec, RARE_DTYPES};
 use crate::ops::Target;
 
 /// The compute class and the constants of a program.
@@ -20,7 +20,7 @@ pub(in crate::ops) const FLOAT_DTYPES: [DType; 4] = [DType::F32, DType::F16, DTy
 
 /// The spec of programs that convert rare dtypes.
 pub(in crate::ops) fn rare() -> Spec {
-    Spec::generic().define("RARE_DTYPES", 1)
+    Spec::generic().define(RARE_DTYPES, 1)
 }
 
 /// Each class with the geometry of rows, and also of columns if that differs.

@@ -112,6 +112,7 @@ impl Target {
         global: &[usize],
         local: Option<&[usize]>,
     ) -> Result<()> {
+        program.check(kernel.name, args)?;
         args.bind(|args| self.enqueue_of(program, kernel.name, args, global, local, Start::Now))
     }
 
@@ -127,6 +128,7 @@ impl Target {
         local: Option<&[usize]>,
     ) -> Result<()> {
         let start = if count <= SHORT { Start::Batched } else { Start::Now };
+        program.check(kernel.name, args)?;
         args.bind(|args| self.enqueue_of(program, kernel.name, args, global, local, start))
     }
 

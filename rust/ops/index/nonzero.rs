@@ -5,7 +5,7 @@ use crate::kernels::entry::{self, Arguments, EntryPoint};
 use crate::kernels::{CachedProgram, DType, Family, MAX_DIMS};
 use crate::ops::core::space::{div_ceil, layout, span, Dim};
 use crate::ops::core::target::ITEM_GROUP;
-use crate::ops::core::tier::{tier, with_rare};
+use crate::ops::core::tier::tier;
 use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -31,7 +31,7 @@ pub fn nonzero_count(input: &Tensor<'_>, counts: &Tensor<'_>) -> Result<()> {
         return Ok(());
     }
     let target = Target::of(counts.address)?;
-    let spec = with_rare(tier(count, &[("SPEC_DTYPE0", input.dtype.code())]), [input.dtype]);
+    let spec = tier(count, &[("SPEC_DTYPE0", input.dtype.code())]);
     let program = target.program(Family::Index, input.class(), &spec)?;
     let args = entry::NonzeroCount {
         input: target.tensor(input)?,
@@ -72,7 +72,7 @@ pub fn nonzero_write(input: &Tensor<'_>, ends: &Tensor<'_>, out: &Tensor<'_>) ->
     let column = out.stride(1) * element;
     let space: Vec<Dim<1>> =
         (0..input.ndim()).rev().map(|dim| Dim { size: input.size(dim), strides: [dim as i64 * column] }).collect();
-    let spec = with_rare(tier(count, &[("SPEC_DTYPE0", input.dtype.code())]), [input.dtype]);
+    let spec = tier(count, &[("SPEC_DTYPE0", input.dtype.code())]);
     let program = target.program(Family::Index, input.class(), &spec)?;
     let mut inner = 1;
     // Dimensions inside a group are skipped as one dimension, whose coordinate is written to the group's first column

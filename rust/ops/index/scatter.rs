@@ -10,7 +10,7 @@ use super::{fold, slices, wide_sums, write_offsets, IndexAxis, Report};
 use crate::error::Result;
 use crate::kernels::{entry, CachedProgram, Class, DType, Family, MAX_DIMS};
 use crate::ops::core::space::{coalesce, dims, div_ceil, layout, span, Dim};
-use crate::ops::core::tier::{tier, with_rare};
+use crate::ops::core::tier::tier;
 use crate::ops::sort::{merge, Elements, SortRows};
 use crate::ops::{Target, Tensor};
 
@@ -152,7 +152,7 @@ impl Scatter<'_> {
             ("SPEC_DTYPE1", index.code()),
             ("SPEC_DTYPE2", self.src_dtype.code()),
         ];
-        let spec = with_rare(tier(elements as i64 * SCATTER_COST, &constants), [self.dtype, self.src_dtype]);
+        let spec = tier(elements as i64 * SCATTER_COST, &constants);
         self.target.program(Family::Index, self.dtype.class(), &spec)
     }
 

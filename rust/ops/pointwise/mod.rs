@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::kernels::entry::{EntryPoint, Listed};
 use crate::kernels::{CachedProgram, Class, DType, Family, MAX_DIMS, MAX_OPERANDS};
 use crate::ops::copy::transpose;
-use crate::ops::core::tier::{tier, with_rare};
+use crate::ops::core::tier::tier;
 use crate::ops::{Operand, Scalar, Target};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -151,8 +151,7 @@ impl Call<'_> {
         let widened = (wide > lanes).then_some(("SPEC_VEC", wide as i32));
         let narrowed = narrow.then_some(("SPEC_INT", 1));
         let constants = self.constants(dense, shape.len()).chain(non_temporal).chain(widened).chain(narrowed);
-        let spec = with_rare(tier(count, constants), operands.iter().map(|operand| operand.dtype));
-        let spec = spec.define("VEC", lanes as i64);
+        let spec = tier(count, constants).define("VEC", lanes as i64);
         let program = program(&self.target, Family::Pointwise, class, self.row, spec)?;
         let lanes = if program.is_specialised() { wide } else { lanes };
 

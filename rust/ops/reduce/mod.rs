@@ -179,7 +179,7 @@ impl Pass {
         let widened = self.row_lanes(space, order, input_dtype).map(|lanes| ("SPEC_VEC", lanes as i32));
         // A power takes as long to compile as all other code, and is rarely needed.
         let has_power = map == Map::Power || finish == Finish::Root;
-        let spec = with_rare(tier(outputs * length, constants.into_iter().chain(widened)), [input_dtype, output_dtype]);
+        let spec = with_rare(tier(outputs * length, constants.into_iter().chain(widened)), output_dtype);
         let spec = geometry.define(spec).define("HAS_POWER", i64::from(has_power));
         let program = self.target.program(Family::Reduce, self.class, &spec)?;
         let reduction = entry::ReductionArguments {

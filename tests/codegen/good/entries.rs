@@ -41,6 +41,10 @@ impl Arguments for Fill<'_> {
         let packed = Packed { out_offset: self.out.offset, value: self.value.bits(), first: self.range.first, last: self.range.last, out_dtype: self.out_dtype.code(), mode: self.mode,  };
         run(&[Arg::Buffer(self.out.handle), Arg::of(&self.layout), Arg::Local(self.line.0), Arg::Buffer(self.table), Arg::Bytes(self.rest), Arg::of(&packed)])
     }
+
+    fn rare_dtype(&self) -> Option<DType> {
+        [self.out_dtype].into_iter().find(|dtype| dtype.is_rare())
+    }
 }
 
 /// Arguments of `swap` of `fill.cl`.
