@@ -1,6 +1,7 @@
 """``torch.backends.opencl``: how operators are computed, with the names of ``torch.backends.cuda``."""
 
 import json as _json
+from typing import Any as _Any
 
 from torch_opencl._lazy import is_available as _is_available
 from torch_opencl._load import LibraryError as _LibraryError, native as _native

@@ -1,6 +1,7 @@
 """Matmuls by matrix instructions, each kind emulated: results, odd sizes and layouts, and the check before their use."""
 
 import json
+from textwrap import dedent
 
 import pytest
 from processes import output_of
@@ -43,11 +44,10 @@ CALLS = """
 """
 
 
-def run(choice: str, code: str = CALLS) -> tuple[dict, str]:
-    """Run code with kernels for GPUs and a choice of matrix instructions; return the report, and all output."""
+def run(choice: str, code: str = CALLS) -> dict:
+    """Run code with kernels for GPUs and a choice of matrix instructions; return what it prints last."""
     variables = {"TORCH_OPENCL_DEVICE_CLASS": "gpu", "TORCH_OPENCL_MATRIX": choice, "TORCH_OPENCL_CACHE_DIR": ""}
-    printed = output_of(code, **variables)
-    return json.loads(printed.splitlines()[-1]), printed
+    return json.loads(output_of(code, **variables).splitlines()[-1])
 
 
 @pytest.mark.parametrize(
@@ -55,20 +55,29 @@ def run(choice: str, code: str = CALLS) -> tuple[dict, str]:
     ["mma", "dpas16", "mfma", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("wmma", "wmma12", "dpas8"))],
 )
 def test_results_by_matrix_instructions(kind):
-    report, _ = run(f"emulated:{kind}")
-    assert report["kind"] == kind and report["emulated"]
-    assert report["used"] >= 7 and report["refused"] == 0
+    report = run(f"emulated:{kind}")
+    assert report["kind"] == kind
+    assert report["emulated"]
+    assert report["used"] >= 7
+    assert report["refused"] == 0
 
 
 def test_wrong_instructions_are_not_used():
-    report, printed = run("emulated:mma:wrong")
-    assert report["used"] == 0 and report["refused"] >= 7
-    assert printed.count("computes wrong results") >= 1
+    code = f"""
+    import warnings
+    with warnings.catch_warnings(record=True) as caught:
+        exec({dedent(CALLS)!r})
+    assert any("(mma) computes wrong results" in str(each.message) for each in caught), caught
+    print(json.dumps(torch.backends.opencl.matrix_instructions()))
+    """
+    report = run("emulated:mma:wrong", code)
+    assert report["used"] == 0
+    assert report["refused"] >= 7
 
 
 def test_no_instructions_are_used_if_they_are_off_or_absent():
     for choice in ("off", "auto"):
-        report, _ = run(choice)
+        report = run(choice)
         assert report == {"kind": None, "emulated": False, "used": 0, "refused": 0}
 
 
@@ -81,5 +90,5 @@ def test_a_wrong_choice_is_an_error():
     except RuntimeError as error:
         print(json.dumps({"message": str(error)}))
     """
-    message = run("emulated:sse", code)[0]["message"]
+    message = run("emulated:sse", code)["message"]
     assert "TORCH_OPENCL_MATRIX=emulated:sse: expected off, auto or emulated:KIND, with one of mma, wmma" in message
