@@ -24,6 +24,7 @@ COPIED += ("LICENSE-APACHE", "LICENSE-MIT", "gpu_kit/__init__.py", "gpu_kit/chec
 LEFT_OUT = ("test_setup.py", "test_install.py", "test_kernel_sources.py", "test_oclgrind.py")
 LEFT_OUT += ("test_gpu_kit.py", "test_gpu_check.py", "test_gpu_check_drivers.py")
 LEFT_OUT += ("test_coalescing.py", "test_gpu_compile.py", "test_drivers.py", "test_releases.py", "test_docs.py")
+LEFT_OUT += ("test_house.py",)
 # Tests of programs that are parts of the check, of the other class of kernels, and of PoCL's cache.
 LEFT_OUT += ("test_benchmarks.py", "test_fuzz.py", "test_tune.py", "test_device_class.py", "test_damaged_caches.py")
 LEFT_OUT += ("test_process_runner.py",)

@@ -32,6 +32,8 @@ MATMUL = ("rust/ops/matmul/", "rust/ops/convolution/", "rust/blas/", "cpp/native
 GEMM = ("rust/ops/matmul/", "rust/blas/", "cpp/native/matmul.cpp")
 CONVOLUTION = ("rust/ops/convolution/", "rust/ops/matmul/", "cpp/native/convolution.cpp")
 OPTIMIZER = ("rust/ops/optimizer/", "cpp/native/optimizer.cpp")
+# Packages from the highest to the lowest layer: modules import nothing of a higher layer, not even for types.
+LAYERS = tuple(f"torch_opencl.inductor{layer}" for layer in ("", ".graph", ".layout", ".codegen"))
 # Nonstandard words of identifiers (a regular expression of their parts in lower case, joined by `_`), the standard
 # terms, and the folders in which they have that meaning.
 WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -164,15 +166,16 @@ def longest(modules: Iterable[str], path: str) -> str:
     return path
 
 
-def python_imports() -> dict[str, set[str]]:
-    """Modules of the package, and the modules that they import when they are loaded."""
+def python_imports(everywhere: bool = False) -> dict[str, set[str]]:
+    """Modules of the package, and the modules that they import: when they are loaded, or anywhere in their source."""
     package = ROOT / "python"
     modules = {".".join(path.relative_to(package).with_suffix("").parts): path for path in tracked("python/*.py")}
     graph: dict[str, set[str]] = {}
     for name, path in modules.items():
         folder = name.rpartition(".")[0]
         graph[name] = set()
-        for node in ast.parse(path.read_text()).body:
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree) if everywhere else tree.body:
             if isinstance(node, ast.ImportFrom):
                 base = ".".join(folder.split(".")[: len(folder.split(".")) - node.level + 1]) if node.level else ""
                 whole = ".".join(filter(None, [base, node.module or ""]))
@@ -183,6 +186,18 @@ def python_imports() -> dict[str, set[str]]:
                 continue
             graph[name] |= {module for module in wanted if module in modules and module != name}
     return graph
+
+
+def upward_imports() -> list[str]:
+    """List the imports of modules of a higher layer."""
+    graph = python_imports(everywhere=True)
+    layers = {name: LAYERS.index(folder) for name in graph if (folder := name.rpartition(".")[0]) in LAYERS}
+    return [
+        f"{name} imports {other}"
+        for name, layer in layers.items()
+        for other in sorted(graph[name])
+        if layers.get(other, layer) < layer
+    ]
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
@@ -293,6 +308,9 @@ def main() -> None:
         found = circles(graph)
         row(f"import cycles, {language}", len(found), 0)
         print("".join(f"  {', '.join(circle)}\n" for circle in found), end="")
+    upward = upward_imports()
+    row("imports of a higher layer, Python", len(upward), 0)
+    print("".join(f"  {each}\n" for each in upward), end="")
     row("comment lines that open with What, Whether, Of, Those, The same, Where or Nobody", opened, "<= 10")
     row(f"files with more than {LONG} lines", len(long), 0)
     print("".join(f"  {name}\n" for name in long), end="")

@@ -36,7 +36,7 @@ failures: list[str] = []
 def note_failure(name: str, failure: Exception) -> None:
     """Record that a module is not as expected.
 
-    Other devices are unaffected; compiling for this one warns (:mod:`torch_opencl.inductor.fall_back`).
+    Other devices are unaffected; compiling for this one warns (:mod:`torch_opencl.inductor.graph.fall_back`).
 
     Args:
         name: of the module.

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch._dynamo.device_interface import DeviceInterface, register_interface_for_device
 
-# Inductor considers splitting a reduction (splits.py) only if it has fewer than 64 results per multiprocessor, a limit
-# for GPUs. Reporting 64 times the compute units of a CPU raises the limit by that factor.
+# Inductor considers splitting a reduction (layout/splits.py) only if it has fewer than 64 results per multiprocessor, a
+# limit for GPUs. Reporting 64 times the compute units of a CPU raises the limit by that factor.
 UNITS_OF_A_CORE = 64
 
 

@@ -10,7 +10,7 @@ import torch
 from torch_opencl import _hooks
 
 from . import names
-from .eager_kernels import limit_atomic_additions
+from .graph.eager_kernels import limit_atomic_additions
 
 
 def add_to_gpu_types(module: Any) -> None:
@@ -105,9 +105,9 @@ def leave_to_eager(module: Any) -> None:
     Args:
         module: torch._inductor.lowering.
     """
-    from .dtypes import STORAGE
-    from .eager_kernels import eager_where
-    from .ops import without_templates
+    from .codegen.dtypes import STORAGE
+    from .codegen.ops import without_templates
+    from .graph.eager_kernels import eager_where
 
     # The lowering of `_weight_int8pack_mm` needs its scales in memory.
     for name in (*without_templates(), "_weight_int8pack_mm"):
@@ -177,9 +177,10 @@ def _register(module: Any) -> None:
 
     for needed in (simd, wrappers):
         names.check(needed)
-    from . import flex_attention, wrapper
-    from .scheduling import OpenCLScheduling
-    from .weights import multiply_as_stored
+    from . import wrapper
+    from .graph import flex_attention
+    from .graph.scheduling import OpenCLScheduling
+    from .graph.weights import multiply_as_stored
 
     class Rewrite(CustomGraphModulePass):
         """Changes graphs; its uuid is part of the key under which Inductor caches them."""
@@ -201,7 +202,7 @@ def _register(module: Any) -> None:
 def _fingerprint() -> str:
     """Everything that a generated kernel depends on, besides its graph."""
     digest = hashlib.sha256(torch.ops.torch_opencl.preferred_blas_library().encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     for index in range(torch.opencl.device_count()):
         digest.update(repr(vars(torch.opencl.get_device_properties(index))).encode())

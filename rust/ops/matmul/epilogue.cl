@@ -3,7 +3,7 @@
 // `bias` is a matrix (beta * C of BLAS); the bias of a linear layer has stride 0 for its rows, or its columns.
 //
 // If FUSED is defined, results go to functions that torch.compile has generated (python/torch_opencl/inductor/
-// epilogues.py), with their position in the layout of `out`; nothing is stored to `out` itself:
+// layout/epilogue_source.py), with their position in the layout of `out`; nothing is stored to `out` itself:
 //   fused_one(const Fused *, long position, float value), and on CPUs where VEC is 16
 //   fused_lanes(const Fused *, long position, float16 values) for consecutive positions.
 // The generated source also defines FUSED_PARAMETERS, the parameters that it adds to kernels, and a `Fused` of them.

@@ -115,7 +115,7 @@ mod tests {
 
     /// Bytes of arguments that every device takes (`CL_DEVICE_MAX_PARAMETER_SIZE`).
     const MOST_BYTES: usize = 1024;
-    /// Equal to the value in `python/torch_opencl/inductor/epilogues.py`.
+    /// Equal to the value in `python/torch_opencl/inductor/graph/epilogues.py`.
     const MOST_WORDS: usize = 14;
 
     /// Kernels of matrices also take an im2col layout, so all kernels leave the same space for an epilogue.

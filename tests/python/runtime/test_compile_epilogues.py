@@ -18,7 +18,7 @@ for_cpus = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """Make CPU devices fuse, too: whether fusion is faster there does not affect correctness."""
-    from torch_opencl.inductor import epilogues
+    from torch_opencl.inductor.graph import epilogues
 
     monkeypatch.setattr(epilogues, "gains", lambda device: True)
     torch._dynamo.reset()

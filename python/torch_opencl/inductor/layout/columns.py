@@ -6,10 +6,11 @@ from functools import cached_property
 import sympy
 from torch._inductor.virtualized import V
 
-from . import reductions
+from torch_opencl.inductor.codegen import reductions
+from torch_opencl.inductor.codegen.statements import Phase, Statement
+
 from .body import Body, Vectors, hint
 from .splits import MANY
-from .statements import Phase, Statement
 from .transpose import Transpose
 
 # Elements of a piece of a row, which is one task on CPUs.

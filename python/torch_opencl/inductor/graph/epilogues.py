@@ -17,9 +17,9 @@ from torch._inductor.utils import get_fused_kernel_name
 from torch._inductor.virtualized import V, ops
 from torch.utils._ordered_set import OrderedSet
 
-from .epilogue_source import RESULT, epilogue_source
-from .kernel import OpenCLKernel
-from .statements import Expr
+from torch_opencl.inductor.codegen.kernel import OpenCLKernel
+from torch_opencl.inductor.codegen.statements import Expr
+from torch_opencl.inductor.layout.epilogue_source import RESULT, epilogue_source
 
 # 64-bit words that an epilogue may add to the arguments of a GEMM kernel (matmul or convolution), within the 1024 bytes
 # that every device accepts: two per buffer, one for the fault record, one per dynamic size.

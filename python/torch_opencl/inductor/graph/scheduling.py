@@ -10,8 +10,10 @@ from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
+from torch_opencl.inductor.codegen.kernel import OpenCLKernel
+from torch_opencl.inductor.layout.render import render
+
 from . import epilogues
-from .kernel import OpenCLKernel
 
 # Maximum number of buffers of a kernel. Each has an offset, and rust/ops/generated/mod.rs limits offsets and sizes
 # together.
@@ -20,10 +22,39 @@ MOST_BUFFERS = 40
 MOST_NAME = 60
 
 
+class LoopKernel(OpenCLKernel):
+    """A kernel with loops, unlike an epilogue of another kernel."""
+
+    def codegen_kernel(self, name: str = "KERNEL_NAME") -> str:
+        """Make the source.
+
+        Args:
+            name: of the kernel.
+
+        Returns:
+            OpenCL C, to be compiled after compiled.cl.
+        """
+        self.codegen_body()
+        self.text = render(self, name)
+        return self.text.source
+
+    def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
+        """Write the launch into the wrapper."""
+        wrapper = V.graph.wrapper_code
+        for size in self.args.sizevars:
+            wrapper.ensure_size_computed(size)
+        buffers, scalars = self.parameters()
+        launch = self.text.launch
+        args = [*launch, *(outer for _, _, outer in buffers), *(outer for _, _, outer in scalars)]
+        args += [f"_opencl.message({message!r})" for message in self.messages]
+        device = V.graph.get_current_device_or_throw()
+        wrapper.generate_kernel_call(name, args, device=device, triton=False, arg_types=[None] * len(args))
+
+
 class OpenCLScheduling(SIMDScheduling):
     """Inductor's scheduling for flat indices, with kernels in OpenCL C."""
 
-    kernel_type = OpenCLKernel
+    kernel_type = LoopKernel
 
     @classmethod
     def get_backend_features(cls, device: Any) -> OrderedSet:
@@ -57,7 +88,7 @@ class OpenCLScheduling(SIMDScheduling):
     can_fuse_vertical = can_fuse
     can_fuse_horizontal = can_fuse
 
-    def define_kernel(self, src_code: str, node_schedule: Any, kernel: OpenCLKernel) -> str:
+    def define_kernel(self, src_code: str, node_schedule: Any, kernel: LoopKernel) -> str:
         """Write a kernel's source into the wrapper.
 
         Args:

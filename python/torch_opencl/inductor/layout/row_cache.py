@@ -5,10 +5,10 @@ import re
 import sympy
 import torch
 
-from .dtypes import HALVES
-from .lanes import EFFECTS, Lanes
-from .ops import TEMPLATES
-from .statements import Expr, Phase, Statement, Statements, Value
+from torch_opencl.inductor.codegen.dtypes import HALVES
+from torch_opencl.inductor.codegen.lanes import EFFECTS, Lanes
+from torch_opencl.inductor.codegen.ops import TEMPLATES
+from torch_opencl.inductor.codegen.statements import Expr, Phase, Statement, Statements, Value
 
 # Bytes of private memory per work-item for cached values: they stay in the L1 cache.
 MOST_BYTES = 16384

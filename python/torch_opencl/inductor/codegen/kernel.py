@@ -16,7 +16,6 @@ from torch.utils._sympy.symbol import SymT, free_symbol_is_type
 from .dtypes import HALVES, compute_type
 from .ops import Overrides
 from .printer import print_index
-from .render import render
 from .statements import Expr, Phase, Statement, StatementCSE, Statements, Value
 from .target import Target
 
@@ -25,7 +24,7 @@ SHORTEST_ROW = 64
 
 
 class OpenCLKernel(SIMDKernel):
-    """Collects the statements of a kernel; :mod:`render` turns them into source."""
+    """Collects the statements of a kernel, which the package `layout` turns into source."""
 
     overrides = Overrides
     kexpr = staticmethod(print_index)
@@ -269,31 +268,6 @@ class OpenCLKernel(SIMDKernel):
             kind = "Real" if outer.is_integer is False else "long"
             scalars.append((inner, kind, str(outer)))
         return buffers, scalars
-
-    def codegen_kernel(self, name: str = "KERNEL_NAME") -> str:
-        """Make the source.
-
-        Args:
-            name: of the kernel.
-
-        Returns:
-            OpenCL C, to be compiled after compiled.cl.
-        """
-        self.codegen_body()
-        self.text = render(self, name)
-        return self.text.source
-
-    def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
-        """Write the launch into the wrapper."""
-        wrapper = V.graph.wrapper_code
-        for size in self.args.sizevars:
-            wrapper.ensure_size_computed(size)
-        buffers, scalars = self.parameters()
-        launch = self.text.launch
-        args = [*launch, *(outer for _, _, outer in buffers), *(outer for _, _, outer in scalars)]
-        args += [f"_opencl.message({message!r})" for message in self.messages]
-        device = V.graph.get_current_device_or_throw()
-        wrapper.generate_kernel_call(name, args, device=device, triton=False, arg_types=[None] * len(args))
 
     # --- indices
 

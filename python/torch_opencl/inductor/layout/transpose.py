@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import sympy
 import torch
 
+from torch_opencl.inductor.codegen.dtypes import STORAGE, compute_type
+from torch_opencl.inductor.codegen.statements import Statement
+
 from .body import Body
-from .dtypes import STORAGE, compute_type
-from .statements import Statement
 
 # Pointer, index and dtype of a transposed access.
 Location = tuple[str, sympy.Expr, torch.dtype]

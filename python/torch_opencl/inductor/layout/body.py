@@ -3,19 +3,16 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import sympy
 from torch._inductor.codegen.common import IndentedBuffer
 from torch._inductor.virtualized import V
 
-from . import reductions
-from .lanes import Lanes
-from .statements import Phase, Statement, Value
-from .target import Target
-
-if TYPE_CHECKING:
-    from .kernel import OpenCLKernel
+from torch_opencl.inductor.codegen import reductions
+from torch_opencl.inductor.codegen.kernel import OpenCLKernel
+from torch_opencl.inductor.codegen.lanes import Lanes
+from torch_opencl.inductor.codegen.statements import Phase, Statement, Value
+from torch_opencl.inductor.codegen.target import Target
 
 # Work-items of a group on GPUs.
 GROUP = 64
@@ -56,7 +53,7 @@ class Body:
 
     prefix = "x"
 
-    def __init__(self, kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> None:
+    def __init__(self, kernel: OpenCLKernel, phases: list[Phase], target: Target) -> None:
         self.kernel = kernel
         self.phases = phases
         self.target = target

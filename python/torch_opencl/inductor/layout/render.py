@@ -13,24 +13,22 @@ of transposed tensors.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import sympy
 from torch._inductor.codegen.common import IndentedBuffer
 from torch._inductor.scheduler import OutputNode
 from torch._inductor.virtualized import V
 
+from torch_opencl.inductor.codegen.dtypes import STORAGE
+from torch_opencl.inductor.codegen.kernel import OpenCLKernel
+from torch_opencl.inductor.codegen.statements import Phase
+from torch_opencl.inductor.codegen.target import Target
+
 from . import short_rows
 from .body import GROUP, Body, hint
 from .columns import Columns, Items, Pieces
-from .dtypes import STORAGE
 from .rows import GroupRows, Rows
-from .statements import Phase
-from .target import Target
 from .tiles import GroupTiles, Tiles, turned
-
-if TYPE_CHECKING:
-    from .kernel import OpenCLKernel
 
 # A launch with at most this many elements may be deferred until others start.
 SHORT = 4096
@@ -56,7 +54,7 @@ class Text:
     launch: tuple[str, str, str]
 
 
-def render(kernel: "OpenCLKernel", name: str) -> Text:
+def render(kernel: OpenCLKernel, name: str) -> Text:
     """Make the source of a kernel.
 
     Args:
@@ -92,7 +90,7 @@ def render(kernel: "OpenCLKernel", name: str) -> Text:
 # --- choices
 
 
-def _body(kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> Body:
+def _body(kernel: OpenCLKernel, phases: list[Phase], target: Target) -> Body:
     if not any(phase.is_loop for phase in phases):
         which = turned(kernel, phases)
         if which is not None:
@@ -105,7 +103,7 @@ def _body(kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> Body:
     return (Rows if target.is_cpu else GroupRows)(kernel, phases, target)
 
 
-def _is_along_x(kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> bool:
+def _is_along_x(kernel: OpenCLKernel, phases: list[Phase], target: Target) -> bool:
     """Return whether lanes lie along x and not along the reduction."""
     if not target.is_cpu and hint(kernel.features.reduction_numel) < SHORTEST_GROUP_REDUCTION:
         return True
@@ -125,7 +123,7 @@ def _is_along_x(kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> 
     return contiguous["x"] > contiguous["r0_"] and hint(kernel.numels["x"]) >= FEW_COLUMNS
 
 
-def _weight(kernel: "OpenCLKernel", index: sympy.Expr) -> int:
+def _weight(kernel: OpenCLKernel, index: sympy.Expr) -> int:
     """The weight of an access: the number of its elements, without indirect indices."""
     nodes = kernel.range_tree_nodes
     return math.prod(hint(nodes[symbol].length) for symbol in index.free_symbols if symbol in nodes)
@@ -151,7 +149,7 @@ def _streamed(phases: list[Phase]) -> set[str]:
 # --- source
 
 
-def _signature(kernel: "OpenCLKernel", name: str, target: Target) -> str:
+def _signature(kernel: OpenCLKernel, name: str, target: Target) -> str:
     buffers, scalars = kernel.parameters()
     fields = [f"long {inner}_offset;" for inner, _, _ in buffers]
     fields += scalar_fields(scalars)
@@ -167,7 +165,7 @@ def _signature(kernel: "OpenCLKernel", name: str, target: Target) -> str:
     return f"{struct}__kernel {group}void {name}({', '.join(params)}) {{\n"
 
 
-def _unpacked(kernel: "OpenCLKernel") -> str:
+def _unpacked(kernel: OpenCLKernel) -> str:
     buffers, scalars = kernel.parameters()
     lines = []
     for inner, dtype, _ in buffers:

@@ -1,22 +1,19 @@
 """The source of an epilogue of a matmul or a convolution: functions of one result, and of sixteen results on CPUs."""
 
-from typing import TYPE_CHECKING
+from torch_opencl.inductor.codegen.dtypes import STORAGE
+from torch_opencl.inductor.codegen.kernel import OpenCLKernel
+from torch_opencl.inductor.codegen.lanes import Lanes
+from torch_opencl.inductor.codegen.statements import Expr, Value
+from torch_opencl.inductor.codegen.target import Target
 
 from .body import Body
-from .dtypes import STORAGE
-from .lanes import Lanes
 from .render import live, scalar_fields, scalar_reads
-from .statements import Expr, Value
-from .target import Target
-
-if TYPE_CHECKING:
-    from .epilogues import EpilogueKernel
 
 # The buffer name for loads of the matmul's or convolution's result, which is a parameter of the functions.
 RESULT = "result"
 
 
-def epilogue_source(kernel: "EpilogueKernel") -> str:
+def epilogue_source(kernel: OpenCLKernel) -> str:
     """Make the source of an epilogue of a matmul or a convolution.
 
     Args:
@@ -34,7 +31,7 @@ class _EpilogueLanes(Lanes):
 
 
 class _Functions(Body):
-    def __init__(self, kernel: "EpilogueKernel", target: Target) -> None:
+    def __init__(self, kernel: OpenCLKernel, target: Target) -> None:
         super().__init__(kernel, [live(phase, kernel.removed_buffers) for phase in kernel.phases], target)
         self.lanes = _EpilogueLanes(kernel, self.phases, self.prefix, self.length, None)
         self.width = self._width()

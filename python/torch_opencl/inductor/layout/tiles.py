@@ -7,21 +7,19 @@ contiguous. A tile of both is read along j and transposed in registers or in loc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import sympy
 from torch._inductor.codegen.simd import IterationRangesEntry
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import CeilDiv, FloorDiv
 
-from .body import GROUP, ITEMS_PER_UNIT, hint
-from .dtypes import compute_type
-from .statements import Phase, Statement
-from .target import Target
-from .transpose import Location, Transpose
+from torch_opencl.inductor.codegen.dtypes import compute_type
+from torch_opencl.inductor.codegen.kernel import OpenCLKernel
+from torch_opencl.inductor.codegen.statements import Phase, Statement
+from torch_opencl.inductor.codegen.target import Target
 
-if TYPE_CHECKING:
-    from .kernel import OpenCLKernel
+from .body import GROUP, ITEMS_PER_UNIT, hint
+from .transpose import Location, Transpose
 
 # The longest sides of a task along i and j on CPUs. Such long runs along i keep memory streams going: a transpose of
 # 2048 x 2048 floats, added to another matrix, takes 2.6 ms on all cores instead of 3.3 with 128 (PoCL).
@@ -55,7 +53,7 @@ class Turned:
     stores: list[Statement]
 
 
-def turned(kernel: "OpenCLKernel", phases: list[Phase]) -> Turned | None:
+def turned(kernel: OpenCLKernel, phases: list[Phase]) -> Turned | None:
     """Find the accesses to transpose in a kernel without reductions.
 
     Args:
@@ -105,7 +103,7 @@ def _limited(which: Turned) -> Turned:
     return Turned(which.j, *kept)
 
 
-def _is_along(kernel: "OpenCLKernel", index: sympy.Expr, j: IterationRangesEntry, length: sympy.Expr) -> bool:
+def _is_along(kernel: OpenCLKernel, index: sympy.Expr, j: IterationRangesEntry, length: sympy.Expr) -> bool:
     """Return whether neighbours along j, a part of x, are neighbours in memory."""
     sizevars = V.graph.sizevars
     symbol = j.symbol()
@@ -131,7 +129,7 @@ def is_apart(entry: IterationRangesEntry, j: IterationRangesEntry) -> bool:
 class Tiles(Transpose):
     """For CPUs: a task is a square of `i` and `j`, in tiles as wide as a vector; its edges are done row by row."""
 
-    def __init__(self, kernel: "OpenCLKernel", phases: list[Phase], target: Target, which: Turned) -> None:
+    def __init__(self, kernel: OpenCLKernel, phases: list[Phase], target: Target, which: Turned) -> None:
         super().__init__(kernel, phases, target)
         self.inner = kernel.inner_length("x")
         self.which = which

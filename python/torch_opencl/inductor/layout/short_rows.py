@@ -4,20 +4,16 @@ An image of 2 x 2 pixels in 512 channels, or a matrix of 3 columns, has rows of 
 contiguous in the whole range are loaded in vectors, and the indices of all others are computed in each lane.
 """
 
-from typing import TYPE_CHECKING
-
 import sympy
 from torch._inductor.codegen.simd import IterationRangesEntry
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
-from .statements import Expr
-
-if TYPE_CHECKING:
-    from .kernel import OpenCLKernel
+from torch_opencl.inductor.codegen.kernel import OpenCLKernel
+from torch_opencl.inductor.codegen.statements import Expr
 
 
-def join(kernel: "OpenCLKernel", width: int) -> None:
+def join(kernel: OpenCLKernel, width: int) -> None:
     """Write the indices of such ranges as quotients and remainders of the whole range's index.
 
     Args:
@@ -51,7 +47,7 @@ def _part(entry: IterationRangesEntry, whole: sympy.Symbol) -> sympy.Expr:
 
 
 def _rewrite(
-    kernel: "OpenCLKernel", parts: dict[sympy.Symbol, sympy.Expr], whole: sympy.Symbol, numel: sympy.Expr
+    kernel: OpenCLKernel, parts: dict[sympy.Symbol, sympy.Expr], whole: sympy.Symbol, numel: sympy.Expr
 ) -> None:
     for phase in kernel.phases:
         for statement in (*phase.statements, *phase.after):

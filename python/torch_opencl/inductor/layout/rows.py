@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 import sympy
 
-from . import reductions
+from torch_opencl.inductor.codegen import reductions
+from torch_opencl.inductor.codegen.kernel import OpenCLKernel
+from torch_opencl.inductor.codegen.statements import Phase, Statement
+from torch_opencl.inductor.codegen.target import Target
+
 from .body import GROUP, Body
 from .row_cache import RowCache
-from .statements import Phase, Statement
-from .target import Target
-
-if TYPE_CHECKING:
-    from .kernel import OpenCLKernel
 
 # Vectors that a short loop folds at once, each into a separate accumulator: additions need not wait for each other.
 VECTORS = 4
@@ -26,7 +24,7 @@ class Rows(Body):
 
     prefix = "r0_"
 
-    def __init__(self, kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> None:
+    def __init__(self, kernel: OpenCLKernel, phases: list[Phase], target: Target) -> None:
         super().__init__(kernel, phases, target)
         self.row_cache = None
         if target.is_cpu and self.width > 1:
@@ -120,7 +118,7 @@ class GroupRows(Rows):
         used: pointers through which items may still read or write, without a barrier since.
     """
 
-    def __init__(self, kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> None:
+    def __init__(self, kernel: OpenCLKernel, phases: list[Phase], target: Target) -> None:
         super().__init__(kernel, phases, target)
         self.used: set[str] = set()
 
