@@ -200,6 +200,17 @@ def upward_imports() -> list[str]:
     ]
 
 
+def replaced_functions() -> set[str]:
+    """Find the functions of PyTorch's compiler that the package replaces; functions for its tables do not count."""
+    assigned = re.compile(r"^ +module\.([\w.]+) = |^ +(\w+)\.__code__ = ", re.M)
+    return {
+        function.rpartition(".")[2]
+        for path in tracked("python/torch_opencl/inductor/*.py")
+        for names in assigned.findall(path.read_text())
+        for function in filter(None, names)
+    }
+
+
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     """Find the sets of modules that import one another (Tarjan's strongly connected components)."""
     index: dict[str, int] = {}
@@ -311,6 +322,9 @@ def main() -> None:
     upward = upward_imports()
     row("imports of a higher layer, Python", len(upward), 0)
     print("".join(f"  {each}\n" for each in upward), end="")
+    replaced = replaced_functions()
+    row("functions of PyTorch's compiler that are replaced", len(replaced), "<= 8")
+    print("".join(f"  {name}\n" for name in sorted(replaced)), end="")
     row("comment lines that open with What, Whether, Of, Those, The same, Where or Nobody", opened, "<= 10")
     row(f"files with more than {LONG} lines", len(long), 0)
     print("".join(f"  {name}\n" for name in long), end="")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from torch_opencl.inductor import names
 
-__all__ = ["failures", "note_failure", "when_imported"]
+__all__ = ["failures", "when_imported"]
 
 
 def when_imported(name: str, function: str) -> None:
@@ -29,20 +29,9 @@ def when_imported(name: str, function: str) -> None:
     _Finder.waiting.setdefault(name, []).append(function)
 
 
-# Messages about modules of PyTorch that are not as expected: if there are any, graphs on this device run in eager mode.
+# Messages about modules of PyTorch that are not as expected. If there are any, graphs on this device run in eager mode,
+# with a warning (`torch_opencl.inductor.graph.fall_back`); other devices are unaffected.
 failures: list[str] = []
-
-
-def note_failure(name: str, failure: Exception) -> None:
-    """Record that a module is not as expected.
-
-    Other devices are unaffected; compiling for this one warns (:mod:`torch_opencl.inductor.graph.fall_back`).
-
-    Args:
-        name: of the module.
-        failure: the exception that its use raised.
-    """
-    failures.append(f"{name} is not as expected ({failure!r})")
 
 
 def _call(function: str, module: ModuleType) -> None:
@@ -51,7 +40,7 @@ def _call(function: str, module: ModuleType) -> None:
         names.check(module)
         getattr(importlib.import_module(owner), attribute)(module)
     except Exception as failure:
-        note_failure(module.__name__, failure)
+        failures.append(f"{module.__name__} is not as expected ({failure!r})")
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -1,13 +1,10 @@
 """Registers the device with Inductor."""
 
-import functools
 import hashlib
 from pathlib import Path
 from typing import Any
 
 import torch
-
-from torch_opencl import _hooks
 
 from . import names
 from .graph.eager_kernels import limit_atomic_additions
@@ -76,27 +73,6 @@ def allow_without_triton(module: Any) -> None:
     module.Scheduler.create_backend = create_backend
 
 
-def keep_layouts(module: Any) -> None:
-    """Keep convolutions in the layout of their inputs; PyTorch would make them channels-last, as suits CUDA.
-
-    A training step of ResNet-18 takes 1.36 times as long with channels-last (PoCL, processor time; ``make bench
-    CASES="compiled ResNet"``).
-
-    Args:
-        module: torch._inductor.graph.
-    """
-    decide = module.GraphLowering.decide_layout_opt
-
-    def decide_layout_opt(gm: torch.fx.GraphModule, *args: Any, **options: Any) -> bool:
-        convolutions = gm.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default)
-        is_ours = any(node.args[0].meta["val"].device.type == "opencl" for node in convolutions)
-        if is_ours and not module.config.force_layout_optimization:
-            return False
-        return decide(gm, *args, **options)
-
-    module.GraphLowering.decide_layout_opt = staticmethod(decide_layout_opt)
-
-
 def leave_to_eager(module: Any) -> None:
     """Use eager operators for operations without a template and dtypes without a type in OpenCL C.
 
@@ -107,16 +83,11 @@ def leave_to_eager(module: Any) -> None:
     """
     from .codegen.dtypes import STORAGE
     from .codegen.ops import without_templates
-    from .graph.eager_kernels import eager_where
+    from .graph.eager_kernels import eager_where, overloads
 
     # The lowering of `_weight_int8pack_mm` needs its scales in memory.
-    for name in (*without_templates(), "_weight_int8pack_mm"):
-        for namespace in (torch.ops.aten, torch.ops.prims):
-            packet = getattr(namespace, name, None)
-            for overload in packet.overloads() if packet is not None else ():
-                op = getattr(packet, overload)
-                if op in module.lowerings:
-                    module.lowerings[op] = eager_where(module, op, lambda device: True)
+    for op in overloads(module, (*without_templates(), "_weight_int8pack_mm")):
+        module.lowerings[op] = eager_where(module, op, lambda device: True)
     is_unsupported = module.unsupported_input_tensor
 
     def unsupported_input_tensor(t: torch.Tensor, node: Any = None) -> bool:
@@ -145,37 +116,16 @@ def register_benchmarker(module: Any) -> None:
 
 
 def register_backend(module: Any) -> None:
-    """Register our code generator.
+    """Register our code generator, which needs most of PyTorch's compiler.
 
     Args:
-        module: torch._inductor.codegen.common.
+        module: torch._inductor.graph, which has imported that.
     """
-    init, failed = module.init_backend_registration, set()
-
-    @functools.wraps(init)
-    def init_backend_registration() -> None:
-        init()
-        is_registered = isinstance(module.device_codegens.get("opencl"), module.DeviceCodegen) and _is_ours(module)
-        if is_registered or module.__name__ in failed:
-            return
-        try:
-            _register(module)
-        except Exception as failure:
-            failed.add(module.__name__)
-            _hooks.note_failure(module.__name__, failure)
-
-    module.init_backend_registration = init_backend_registration
-
-
-def _is_ours(module: Any) -> bool:
-    return getattr(module.device_codegens["opencl"].scheduling, "__name__", "") == "OpenCLScheduling"
-
-
-def _register(module: Any) -> None:
-    from torch._inductor.codegen import simd, wrapper as wrappers
+    from torch._inductor import choices
+    from torch._inductor.codegen import common, simd, wrapper as wrappers
     from torch._inductor.custom_graph_pass import CustomGraphModulePass
 
-    for needed in (simd, wrappers):
+    for needed in (choices, common, simd, wrappers):
         names.check(needed)
     from . import wrapper
     from .graph import flex_attention
@@ -193,8 +143,8 @@ def _register(module: Any) -> None:
         def uuid(self) -> Any:
             return _fingerprint()
 
-    module.register_device_op_overrides("opencl", wrapper.OpenCLOpOverrides())
-    module.register_backend_for_device(
+    common.register_device_op_overrides("opencl", wrapper.OpenCLOpOverrides())
+    common.register_backend_for_device(
         "opencl", OpenCLScheduling, wrapper.OpenCLWrapper, wrapper.CppWrapper, None, Rewrite()
     )
 

@@ -258,3 +258,19 @@ def test_compiled_optimizers_follow_schedules(device, kind):
         return layer.weight.detach().cpu()
 
     close(weights(device, compiles=True), weights(torch.device("cpu"), compiles=False))
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_convolutions_keep_their_layout_unless_another_is_forced(device, monkeypatch, forced):
+    from torch._inductor.graph import GraphLowering
+
+    decide, decided = GraphLowering.decide_layout_opt, []
+    monkeypatch.setattr(
+        GraphLowering,
+        "decide_layout_opt",
+        staticmethod(lambda gm, *args, **options: decided.append(decide(gm, *args, **options)) or decided[-1]),
+    )
+    model = torch.nn.Conv2d(3, 8, 3).to(device)
+    with torch._inductor.config.patch(force_layout_optimization=forced, force_disable_caches=True):
+        torch.compile(model)(torch.rand(2, 3, 8, 8, device=device)).sum().backward()
+    assert decided == [forced, forced]

@@ -2,7 +2,7 @@
 
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -54,6 +54,19 @@ EAGER_ON_CPUS = (
 )
 # Operators whose fake result is contiguous for any input.
 CONTIGUOUS = ("roll",)
+# Operators that add at loaded positions, and operators that do so if they are called with `reduce`.
+ADDITIONS = (
+    "index_put",
+    "index_put_",
+    "_unsafe_index_put",
+    "_unsafe_index_put_",
+    "_unsafe_masked_index_put_accumulate",
+    "scatter_add",
+    "scatter_add_",
+    "scatter_reduce",
+    "scatter_reduce_",
+)
+SCATTERS = ("scatter", "scatter_")
 # The device of the tensor that the operator being lowered adds to, if known.
 _added_to: ContextVar[torch.device | None] = ContextVar("_added_to", default=None)
 _lock = threading.Lock()
@@ -121,8 +134,9 @@ def lower(module: Any) -> None:
         op = getattr(torch.ops.aten, name).default
         constrain = module.require_contiguous if name in CONTIGUOUS else None
         module.lowerings[op] = eager_where(module, op, is_cpu, constrain)
-    for name in ("index_put_impl_", "scatter_fallback"):
-        setattr(module, name, _recording_device(getattr(module, name)))
+    for names, always in ((ADDITIONS, True), (SCATTERS, False)):
+        for op in overloads(module, names):
+            module.lowerings[op] = _recording_device(module.lowerings[op], always)
     # The lowering module may have imported the name before `limit_atomic_additions` replaced it.
     module.needs_fallback_due_to_atomic_add_limitations = (
         torch._inductor.utils.needs_fallback_due_to_atomic_add_limitations
@@ -157,6 +171,21 @@ def limit_atomic_additions(module: Any) -> None:
 def is_cpu(device: torch.device) -> bool:
     """Return whether an opencl device is a CPU."""
     return torch.opencl.get_device_properties(device).device_class == "cpu"
+
+
+def overloads(module: Any, operators: Iterable[str]) -> Iterator[Any]:
+    """Yield the overloads of operators that have lowerings.
+
+    Args:
+        module: torch._inductor.lowering.
+        operators: names in ``torch.ops.aten`` and ``torch.ops.prims``.
+    """
+    for name in operators:
+        for namespace in (torch.ops.aten, torch.ops.prims):
+            packet = getattr(namespace, name, None)
+            for overload in packet.overloads() if packet is not None else ():
+                if (op := getattr(packet, overload)) in module.lowerings:
+                    yield op
 
 
 def eager_where(
@@ -245,13 +274,13 @@ def _with_size(op: Any) -> Callable[..., torch.Tensor]:
     return interpolated
 
 
-def _recording_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Record the device of the first tensor while a function runs, if the function adds to it and sizes are known."""
+def _recording_device(function: Callable[..., Any], adds_always: bool) -> Callable[..., Any]:
+    """Record the device of the first tensor while a lowering runs, if it adds to the tensor and sizes are known."""
 
     @functools.wraps(function)
     def recorded(*args: Any, **kwargs: Any) -> Any:
         nodes = [arg for arg in tree_leaves(args) if hasattr(arg, "get_size")]
-        adds = kwargs.get("reduce", "sum") is not None
+        adds = adds_always or kwargs.get("reduce") is not None
         if not adds or not all(_are_known(node.get_size()) for node in nodes):
             return function(*args, **kwargs)
         with _adding_to(nodes[0].get_device()):

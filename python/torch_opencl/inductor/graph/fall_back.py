@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._inductor.codegen import common
 
 from torch_opencl import _hooks, _load
 
 from .eager_kernels import eager_interpolations
+from .settings import with_settings
 
 
 def install(module: Any) -> None:
@@ -22,28 +22,24 @@ def install(module: Any) -> None:
     compile_fx = module.compile_fx
 
     @functools.wraps(compile_fx)
-    def compile_or_not(model: Any, example_inputs: Any, *args: Any, **options: Any) -> Any:
+    def compile_or_not(
+        model: Any, example_inputs: Any, inner_compile: Any = module.compile_fx_inner, *args: Any, **options: Any
+    ) -> Any:
         if _is_for_opencl(model, example_inputs):
             if path := _load.native().bundle_path():
                 _warn(f": with TORCH_OPENCL_KERNEL_BUNDLE={path} no kernels are compiled.")
                 return model
-            if failure := _failure():
+            if failure := next(iter(_hooks.failures), None):
                 _warn(
                     f" with torch {torch.__version__}: {failure}. Install a release of PyTorch that torch-opencl-rs "
                     "names as supported to have kernels generated."
                 )
                 return model
             with eager_interpolations():
-                return compile_fx(model, example_inputs, *args, **options)
-        return compile_fx(model, example_inputs, *args, **options)
+                return compile_fx(model, example_inputs, with_settings(inner_compile), *args, **options)
+        return compile_fx(model, example_inputs, inner_compile, *args, **options)
 
     module.compile_fx = compile_or_not
-
-
-def _failure() -> str | None:
-    """Register everything for Inductor, and return the first failure; None without one."""
-    common.init_backend_registration()
-    return next(iter(_hooks.failures), None)
 
 
 def _is_for_opencl(model: Any, example_inputs: Any) -> bool:

@@ -20,7 +20,9 @@ def install(module: Any) -> None:
     Args:
         module: torch._inductor.lowering.
     """
-    module._make_reduction_inner = _with_positions(module._make_reduction_inner)
+    for kind in ("argmax", "argmin"):
+        op = getattr(torch.ops.aten, kind).default
+        module.lowerings[op] = _with_positions(module, kind, module.lowerings[op])
     module.get_constant_value = _not_on_opencl(module.get_constant_value)
     for operator, added in _MATMULS.items():
         op = getattr(torch.ops.aten, operator).default
@@ -46,17 +48,18 @@ def _not_on_opencl(constant_value: Callable[[Any], Any]) -> Callable[[Any], Any]
     return value
 
 
-def _with_positions(make: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+def _with_positions(module: Any, kind: str, lower: Any) -> Any:
     """Make argmax and argmin return indices in the tensor's index order: loops run in memory order."""
 
-    @functools.wraps(make)
-    def made(x: Any, *, reduction_type: str | None = None, **options: Any) -> dict[str, Any]:
-        # In releases with the parameter `reduction_type`, it is keyword-only.
-        kwargs = make(x, **options) if reduction_type is None else make(x, reduction_type=reduction_type, **options)
-        sizes, load = kwargs["reduction_ranges"], kwargs["inner_fn"]
-        is_index = reduction_type in ("argmax", "argmin") and len(sizes) > 1
-        if not is_index or kwargs["device"].type != "opencl":
-            return kwargs
+    @functools.wraps(lower)
+    def lowered(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        sizes = x.get_size()
+        if axis is not None or len(sizes) <= 1 or x.get_device().type != "opencl":
+            return lower(x, axis, keepdims)
+        kwargs = module._make_reduction_inner(
+            x, axis=None, keepdims=keepdims, dtype=None, override_return_dtype=torch.int64
+        )
+        load = kwargs["inner_fn"]
 
         def load_with_position(index: Sequence[sympy.Expr], reduction_index: Sequence[sympy.Expr]) -> tuple[Any, Any]:
             position = sympy.S.Zero
@@ -64,9 +67,13 @@ def _with_positions(make: Callable[..., dict[str, Any]]) -> Callable[..., dict[s
                 position = position * size + i
             return load(index, reduction_index), ops.index_expr(sympy.expand(position), torch.int64)
 
-        return {**kwargs, "inner_fn": load_with_position}
+        kwargs["inner_fn"] = load_with_position
+        result = module.Reduction.create(reduction_type=kind, input_node=x, **kwargs)
+        if isinstance(result.data.data, module.Reduction):
+            result.realize()
+        return result
 
-    return made
+    return lowered
 
 
 def _matmul(operator: str, added: int, lower: Any) -> Any:

@@ -1,6 +1,6 @@
 """The number of parts into which a CPU divides a reduction with few results."""
 
-import functools
+import copy
 from typing import Any
 
 import sympy
@@ -19,27 +19,27 @@ MANY = 1 << 20
 LONGEST = 1 << 17
 
 
-def install(module: Any) -> None:
+def choices(others: Any) -> Any:
     """Choose how CPU devices divide reductions: PyTorch's choice assumes thousands of threads.
 
     Args:
-        module: torch._inductor.choices.
-    """
-    # A static method in some releases, an instance method in others.
-    choose = vars(module.InductorChoices)["reduction_split_factor"]
+        others: the InductorChoices for all other choices.
 
-    @functools.wraps(choose)
-    def reduction_split_factor(
-        choices: Any, device: torch.device, length: int, results: int, inner_reduction: bool
-    ) -> int:
+    Returns:
+        The InductorChoices with ours.
+    """
+
+    def reduction_split_factor(device: torch.device, length: int, results: int, inner_reduction: bool) -> int:
         properties = torch.opencl.get_device_properties(device) if device.type == "opencl" else None
         if properties is None or properties.device_class != "cpu":
-            return choose.__get__(choices)(device, length, results, inner_reduction)
+            return others.reduction_split_factor(device, length, results, inner_reduction)
         columns = LONG_COLUMNS if length * results >= MANY else COLUMNS
         tasks = results if inner_reduction else -(-results // columns)
         return parts(length, results, tasks, properties.multi_processor_count)
 
-    module.InductorChoices.reduction_split_factor = reduction_split_factor
+    chosen = copy.copy(others)
+    chosen.reduction_split_factor = reduction_split_factor
+    return chosen
 
 
 def parts(length: int, results: int, tasks: int, units: int) -> int:
