@@ -10,7 +10,8 @@
 //
 // Constants: TILE_KIND, TILE_EMULATED, BLOCK_ROWS, BLOCK_COLUMNS, BLOCK_K, GROUPS_DOWN, GROUPS_ACROSS, STAGES,
 // TILES_AHEAD (2 if the next tiles are loaded while these are multiplied), A_ALONG_K and B_ALONG_K (rows of an operand
-// in memory run along k), A_ALIGNED and B_ALIGNED (all its chunks are at multiples of 16 bytes).
+// in memory run along k), A_ALIGNED and B_ALIGNED (all its chunks are at multiples of 16 bytes), A_KIND and B_KIND
+// (gemm_operands.cl), LINES (the result and the bias have one stride for rows and one for columns).
 
 #define ASYNC (TILE_COPIES && A_ALIGNED && B_ALIGNED)
 
@@ -51,9 +52,24 @@ INLINE int chunk_count(int outer, int k, int along_k, int outers_left, int k_lef
       at += NEXT_CHUNK(along_k, outers) * (stride);                                                     \
     }                                                                                                   \
   }
+#if A_KIND == FROM_IM2COL
+#define EACH_CHUNK_OF_A(left, CODE) EACH_CHUNK_OF_TAPS(A_CHUNKS, left, CODE)
+#define NEXT_STEP_OF_A move_tap(&im2col, &tap, BLOCK_K);
+#else
 #define EACH_CHUNK_OF_A(left, CODE) EACH_CHUNK(A_CHUNKS, a_from, A_ALONG_K, BLOCK_ROWS, a_stride, a_rows, left, CODE)
+#define NEXT_STEP_OF_A a_from += a_step;
+#endif
+#if B_KIND == FROM_IM2COL
+#define EACH_CHUNK_OF_B(left, CODE) EACH_CHUNK_OF_TAPS(B_CHUNKS, left, CODE)
+#define NEXT_STEP_OF_B move_tap(&im2col, &tap, BLOCK_K);
+#elif B_KIND == FROM_IM2COL_TRANSPOSED
+#define EACH_CHUNK_OF_B(left, CODE) EACH_CHUNK_OF_POSITIONS(B_CHUNKS, BLOCK_COLUMNS, b_columns, left, CODE)
+#define NEXT_STEP_OF_B position += BLOCK_K;
+#else
 #define EACH_CHUNK_OF_B(left, CODE) \
   EACH_CHUNK(B_CHUNKS, b_from, B_ALONG_K, BLOCK_COLUMNS, b_stride, b_columns, left, CODE)
+#define NEXT_STEP_OF_B b_from += b_step;
+#endif
 // Nearly all blocks are whole, and all items know which: for these they count nothing.
 #define IF_WHOLE(left, CODE)             \
   if (is_inside && (left) >= BLOCK_K) {  \
@@ -71,8 +87,8 @@ INLINE int chunk_count(int outer, int k, int along_k, int outers_left, int k_lef
   if ((left) > 0) {                                                         \
     IF_WHOLE(left, EACH_CHUNK_OF_A(left, COPY_TO((stage) * STAGE))          \
                        EACH_CHUNK_OF_B(left, COPY_TO((stage) * STAGE + A_BLOCK))) \
-    a_from += a_step;                                                       \
-    b_from += b_step;                                                       \
+    NEXT_STEP_OF_A                                                          \
+    NEXT_STEP_OF_B                                                          \
   }                                                                         \
   close_copies(&copies);
 #else
@@ -86,8 +102,8 @@ INLINE uint4 fetch_chunk(__global const ushort *at, int count, bool aligned) {
 #define FETCH_STEP(left)                                                                            \
   IF_WHOLE(left, EACH_CHUNK_OF_A(left, a_next[l] = fetch_chunk(at, count, A_ALIGNED))               \
                      EACH_CHUNK_OF_B(left, b_next[l] = fetch_chunk(at, count, B_ALIGNED)))          \
-  a_from += a_step;                                                                                 \
-  b_from += b_step;
+  NEXT_STEP_OF_A                                                                                    \
+  NEXT_STEP_OF_B
 #define KEEP_STEP(stage)                                                       \
   {                                                                            \
     const bool is_whole = true;                                                \
@@ -112,7 +128,7 @@ INLINE uint4 fetch_chunk(__global const ushort *at, int count, bool aligned) {
 // Global size: blocks * batches * splits groups of ITEMS, in one dimension.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void gemm_tile(
     __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, Matrix a_layout, Matrix b_layout,
-    Extent extent, EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
+    Im2colLayout im2col, Extent extent, EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
   __local uint4 memory[MEMORY] __attribute__((aligned(128)));
   TILE_MEMORY
 
@@ -140,6 +156,22 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
   __global const ushort *b_from = (__global const ushort *)(b + b_offset) + batch * b_layout.batch_stride +
       chunk_offset(column + FIRST_OUTER(B_ALONG_K, BLOCK_COLUMNS), first_k + FIRST_K(B_ALONG_K, BLOCK_COLUMNS),
                    B_ALONG_K, b_stride);
+#if A_KIND == FROM_IM2COL || B_KIND == FROM_IM2COL
+#define POSITION_CHUNKS (A_KIND == FROM_IM2COL ? A_CHUNKS : B_CHUNKS)
+  __global const ushort *input = A_KIND == FROM_IM2COL
+      ? (__global const ushort *)(a + a_offset) + batch * a_layout.batch_stride
+      : (__global const ushort *)(b + b_offset) + batch * b_layout.batch_stride;
+  const uint first = (uint)(A_KIND == FROM_IM2COL ? row : column) + item / ROW_CHUNKS;
+  const uint positions = (uint)(A_KIND == FROM_IM2COL ? extent.rows : extent.columns);
+  Corner corners[POSITION_CHUNKS];
+  UNROLL for (uint l = 0; l < POSITION_CHUNKS; ++l)
+      corners[l] = corner_of(&im2col, input, first + l * NEXT_CHUNK(1, 0), positions);
+  Tap tap = tap_of(&im2col, (uint)first_k + item % ROW_CHUNKS * CHUNK);
+#elif B_KIND == FROM_IM2COL_TRANSPOSED
+  __global const ushort *input = (__global const ushort *)(b + b_offset) + batch * b_layout.batch_stride;
+  const Tap tap = tap_of(&im2col, (uint)column + FIRST_OUTER(0, BLOCK_COLUMNS));
+  uint position = (uint)first_k;
+#endif
   const long a_step = BLOCK_K * (A_ALONG_K ? 1 : a_stride), b_step = BLOCK_K * (B_ALONG_K ? 1 : b_stride);
 
   TileC sums[ROW_TILES * COLUMN_TILES];
@@ -208,8 +240,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
 #endif
   __local float *rows = (__local float *)memory + sub_group * TILE * OUT_PITCH;
   const Epilogue e = EPILOGUE(batch, split, extent.split_stride);
-#define COLUMN_OFFSET(layout, c) ((x + (c)) * layout.columns.strides[0])
+#if LINES
+#define OFFSET_ALONG(axis, i) ((i) * (axis)->strides[0])
 #define IS_RUN(layout, c) (layout.columns.strides[0] == 1)
+#else
+#define OFFSET_ALONG(axis, i) axis_offset(axis, i)
+#define IS_RUN(layout, c) axis_is_dense(&layout.columns, x + (c), VEC)
+#endif
+#define COLUMN_OFFSET(layout, c) OFFSET_ALONG(&layout.columns, x + (c))
 #define RESULT(c) rows[y * OUT_PITCH + first + (c)]
   _Pragma("unroll 1") for (int r = 0; r < ROW_TILES; ++r) {
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -223,8 +261,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
       const uint y = v / (SUB_COLUMNS / VEC), first = v % (SUB_COLUMNS / VEC) * VEC;
       const long at = row + first_row + r * TILE + y, x = column + first_column + first, left = extent.columns - x;
       if (at >= extent.rows || left <= 0) continue;
-      const long out_row = at * out_layout.rows.strides[0];
-      const long bias_row = has_bias ? at * bias_layout.rows.strides[0] : 0;
+      const long out_row = OFFSET_ALONG(&out_layout.rows, at);
+      const long bias_row = has_bias ? OFFSET_ALONG(&bias_layout.rows, at) : 0;
       STORE_RUN(0, left, RESULT)
     }
   }

@@ -88,21 +88,55 @@ impl Block {
     }
 }
 
+/// An operand of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Side {
+    /// Its kind in `gemm_operands.cl`.
+    pub kind: i64,
+    /// Rows in memory run along k, not along the index of C.
+    pub along_k: bool,
+    /// All chunks begin at multiples of their size.
+    pub aligned: bool,
+}
+
+impl Side {
+    const fn matrix(along_k: bool, aligned: bool) -> Self {
+        Self { kind: 0, along_k, aligned }
+    }
+
+    /// An operand; `None` if tiles cannot be loaded from it. k is its column index, or with `exchanged` its row index.
+    fn of(operand: &GemmOperand, exchanged: bool) -> Option<Self> {
+        let along_k = is_along_k(operand, exchanged);
+        let is_at_chunk = operand.memory().offset % CHUNK_BYTES as u64 == 0;
+        if let Some(im2col) = operand.im2col() {
+            // The operand at the left has output positions as rows.
+            let is_transposed = matches!(operand, GemmOperand::Im2colTransposed(_));
+            let suits = is_at_chunk && im2col.is_in_chunks(CHUNK) && (exchanged || !is_transposed);
+            return suits.then_some(Self { kind: operand.kind(), along_k: !is_transposed, aligned: true });
+        }
+        if !is_plain(operand, along_k, exchanged) {
+            return None;
+        }
+        let Matrix { rows, columns, batch_stride } = operand.layout();
+        let strides = [rows.stride(), columns.stride(), batch_stride];
+        let aligned = is_at_chunk && strides.iter().all(|stride| *stride == 1 || stride % CHUNK == 0);
+        Some(Self::matrix(along_k, aligned))
+    }
+}
+
 /// The constants of a program, without those of its epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Form {
     pub unit: TileUnit,
     pub block: Block,
     pub dtype: DType,
-    pub a_along_k: bool,
-    pub b_along_k: bool,
-    a_aligned: bool,
-    b_aligned: bool,
+    pub a: Side,
+    pub b: Side,
 }
 
 impl Form {
-    fn constants(&self) -> [Constant; 14] {
-        let Self { unit, block, a_along_k, b_along_k, a_aligned, b_aligned, .. } = *self;
+    fn constants(&self) -> [Constant; 16] {
+        let Self { unit, block, a, b, .. } = *self;
         [
             ("TILE_KIND", unit.kind as i64),
             ("TILE_EMULATED", unit.emulated),
@@ -113,17 +147,20 @@ impl Form {
             ("GROUPS_ACROSS", block.groups_across),
             ("STAGES", block.stages),
             ("TILES_AHEAD", block.tiles_ahead),
-            ("A_ALONG_K", i64::from(a_along_k)),
-            ("B_ALONG_K", i64::from(b_along_k)),
-            ("A_ALIGNED", i64::from(a_aligned)),
-            ("B_ALIGNED", i64::from(b_aligned)),
+            ("A_KIND", a.kind),
+            ("B_KIND", b.kind),
+            ("A_ALONG_K", i64::from(a.along_k)),
+            ("B_ALONG_K", i64::from(b.along_k)),
+            ("A_ALIGNED", i64::from(a.aligned)),
+            ("B_ALIGNED", i64::from(b.aligned)),
             ("VEC", STORED),
         ]
     }
 
     /// The constants of a program with an epilogue.
-    fn spec(&self, [out, bias]: [DType; 2], activation: Activation) -> Spec {
+    fn spec(&self, [out, bias]: [DType; 2], activation: Activation, lines: bool) -> Spec {
         let spec = Spec::generic()
+            .define("LINES", i64::from(lines))
             .define("SPEC_DTYPE0", i64::from(self.dtype.code()))
             .define("SPEC_DTYPE1", i64::from(out.code()))
             .define("SPEC_DTYPE2", i64::from(bias.code()))
@@ -139,8 +176,9 @@ impl Form {
     /// # Errors
     /// Errors reported by the compiler.
     pub(super) fn program(&self, target: &Target, epilogue: &Epilogue<'_>) -> Result<Arc<CachedProgram>> {
-        let bias = epilogue.bias.unwrap_or(epilogue.out).dtype;
-        let spec = self.spec([epilogue.out.dtype, bias], epilogue.activation);
+        let (out, bias) = (epilogue.out, epilogue.bias.unwrap_or(epilogue.out));
+        let lines = [out, bias].iter().all(|operand| operand.layout.rows.is_line() && operand.layout.columns.is_line());
+        let spec = self.spec([out.dtype, bias.dtype], epilogue.activation, lines);
         epilogue.program(target, [Family::GemmTile, Family::GemmTileFused], Class::Float, spec)
     }
 }
@@ -160,65 +198,59 @@ pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
     let Some(unit) = TileUnit::of(&target.device.info)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for dtype in [DType::F16, DType::BF16] {
+        let mut add = |form: Form, lines| {
+            if form.block.fits(unit, target) {
+                let spec = |(out, lines)| (Class::Float, form.spec([out; 2], Activation::None, lines));
+                found.extend([(dtype, lines), (DType::F32, true)].map(spec));
+            }
+        };
         for (a_along_k, b_along_k) in [(true, true), (true, false), (false, true), (false, false)] {
             for (is_large, aligned) in [(true, true), (false, true), (false, false)] {
                 let block = Block::of(unit, is_large, unit.kind.has_copies() && aligned);
-                let form = Form { unit, block, dtype, a_along_k, b_along_k, a_aligned: aligned, b_aligned: aligned };
-                if block.fits(unit, target) {
-                    found.extend([dtype, DType::F32].map(|out| (Class::Float, form.spec([out; 2], Activation::None))));
-                }
+                let (a, b) = (Side::matrix(a_along_k, aligned), Side::matrix(b_along_k, aligned));
+                add(Form { unit, block, dtype, a, b }, true);
             }
+        }
+        // Convolutions of channels-last inputs, and of others whose results are not; gradients of weights.
+        let (along_k, along_columns) = (Side::matrix(true, true), Side::matrix(false, true));
+        let images = |kind, along_k| Side { kind, along_k, aligned: true };
+        let sides = [(images(1, true), along_k), (along_k, images(1, true)), (along_columns, images(2, false))];
+        for ((a, b), is_large) in sides.into_iter().flat_map(|sides| [(sides, true), (sides, false)]) {
+            add(Form { unit, block: Block::of(unit, is_large, unit.kind.has_copies()), dtype, a, b }, false);
         }
     }
     Ok(found)
 }
 
-/// The plan of a GEMM; `None` if it has no 16-bit matrices, is too small, or the device's results have been wrong.
+/// The plan of a GEMM; `None` if its operands are not 16-bit floats that tiles can be loaded from, if it is too small, or
+/// if the device's results have been wrong.
 ///
 /// # Errors
 /// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.
 pub fn plan(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<Option<Plan>> {
-    let Some((a, b)) = operands(gemm) else { return Ok(None) };
-    let Some(unit) = TileUnit::of(&target.device.info)? else { return Ok(None) };
     let GemmSize { rows, columns, k, batches } = gemm.size;
-    let (a_along_k, b_along_k) = (is_along_k(&gemm.a, false), is_along_k(&gemm.b, true));
-    let (a_aligned, b_aligned) = (is_aligned(&a), is_aligned(&b));
-    let is_async = unit.kind.has_copies() && a_aligned && b_aligned;
+    let dtype = gemm.a.dtype();
+    if !matches!(dtype, DType::F16 | DType::BF16)
+        || gemm.b.dtype() != dtype
+        || rows.min(columns) < LEAST_SIDE
+        || k < LEAST_K
+    {
+        return Ok(None);
+    }
+    let Some(unit) = TileUnit::of(&target.device.info)? else { return Ok(None) };
+    let (Some(a), Some(b)) = (Side::of(&gemm.a, false), Side::of(&gemm.b, true)) else { return Ok(None) };
+    let is_async = unit.kind.has_copies() && a.aligned && b.aligned;
     let units = target.compute_units() as i64;
     let blocks = |block: &Block| div_ceil(rows, block.rows) * div_ceil(columns, block.columns) * batches;
     let large = Block::of(unit, true, is_async);
     let fills = blocks(&large) >= units && large.fits(unit, target);
     let block = if fills { large } else { Block::of(unit, false, is_async) };
-    let form = Form { unit, block, dtype: a.dtype, a_along_k, b_along_k, a_aligned, b_aligned };
+    let form = Form { unit, block, dtype, a, b };
     if !block.fits(unit, target) || !is_right(target, &form) {
         return Ok(None);
     }
     let splits = (units * tuning.groups_per_unit / blocks(&block).max(1)).min(k / SHORTEST_SPLIT).max(1);
     Ok(Some(Plan { form, splits }))
-}
-
-/// The operands, if both are 16-bit matrices that tiles can be loaded from.
-fn operands(gemm: &Gemm<'_>) -> Option<(MatrixOperand, MatrixOperand)> {
-    let (GemmOperand::Matrix(a), GemmOperand::Matrix(b)) = (gemm.a, gemm.b) else { return None };
-    let GemmSize { rows, columns, k, .. } = gemm.size;
-    let is_line = |operand: &MatrixOperand| operand.layout.rows.is_line() && operand.layout.columns.is_line();
-    let epilogue = &gemm.epilogue;
-    (matches!(a.dtype, DType::F16 | DType::BF16)
-        && a.dtype == b.dtype
-        && rows.min(columns) >= LEAST_SIDE
-        && k >= LEAST_K
-        && is_plain(&gemm.a, is_along_k(&gemm.a, false), false)
-        && is_plain(&gemm.b, is_along_k(&gemm.b, true), true)
-        && is_line(&epilogue.out)
-        && epilogue.bias.as_ref().is_none_or(is_line))
-    .then_some((a, b))
-}
-
-/// Returns true if all chunks of an operand begin at multiples of their size: one of its strides is 1.
-fn is_aligned(operand: &MatrixOperand) -> bool {
-    let Matrix { rows, columns, batch_stride } = operand.layout;
-    let strides = [rows.stride(), columns.stride(), batch_stride];
-    operand.memory.offset % CHUNK_BYTES as u64 == 0 && strides.iter().all(|stride| *stride == 1 || stride % CHUNK == 0)
 }
 
 impl Plan {
@@ -245,6 +277,7 @@ impl Plan {
             b: b.memory(),
             a_layout: a.layout(),
             b_layout: b.layout(),
+            im2col: a.im2col().or(b.im2col()).unwrap_or_default().layout(),
             extent: Extent { rows, columns, k, splits, split_stride: results },
             epilogue: goal.arguments(class),
         };

@@ -204,6 +204,20 @@ impl Im2col {
         Ok(Some(Matrix { rows, columns, batch_stride: self.group_stride }))
     }
 
+    /// Returns true if `chunk` channels at a time are neighbours at a multiple of their size from the input's start, and
+    /// all positions fit 31 bits.
+    pub fn is_in_chunks(&self, chunk: i64) -> bool {
+        let strides = self.strides.iter().chain([&self.image_stride, &self.group_stride]);
+        let KernelMap { out_sizes, stride, dilation, kernel_size, .. } = self.kernel_map;
+        let moves = out_sizes.into_iter().zip(stride).chain(kernel_size.into_iter().zip(dilation));
+        let spans = moves.map(|(size, step)| size.saturating_mul(step.abs()));
+        self.order() == Im2colOrder::ChannelsInnermost
+            && self.channels % chunk == 0
+            && strides.into_iter().all(|stride| stride % chunk == 0)
+            && spans.chain(self.in_sizes).all(|span| span < 1 << 28)
+            && self.images.saturating_mul(out_sizes.iter().product()) < i64::from(i32::MAX)
+    }
+
     /// The layout as kernels take it.
     pub fn layout(&self) -> Im2colLayout {
         let KernelMap { out_sizes, kernel_size, stride, origin, dilation } = self.kernel_map;

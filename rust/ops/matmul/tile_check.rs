@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::epilogue::Epilogue;
 use super::gemm_tile::{Form, CHUNK};
+use super::im2col::{Im2col, KernelMap, Volume, SPATIAL};
 use super::matrix::{Axis, Matrix, MatrixOperand};
 use super::tile_kind::TileUnit;
 use crate::cl::{Arg, Buffer, Deferred, Grid, Memory, Queue, Read, Start, Untraced};
@@ -19,6 +20,7 @@ use crate::error::Result;
 use crate::kernels::entry::{self, Arguments};
 use crate::kernels::structs::gemm_block::Extent;
 use crate::kernels::{warn, Class, DType, DiskEntry, Family, Switch};
+use crate::ops::core::space::div_ceil;
 use crate::ops::Target;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -118,29 +120,107 @@ fn bits(dtype: DType, number: i64) -> u16 {
     }
 }
 
-/// A matrix of `outers` by `k`, with rows along k or along the outer index, each a whole number of chunks.
-fn matrix(dtype: DType, outers: i64, k: i64, along_k: bool, seed: i64) -> (Vec<u16>, i64) {
-    let (rows, columns) = if along_k { (outers, k) } else { (k, outers) };
-    let pitch = (columns as u64).next_multiple_of(CHUNK as u64) as i64;
-    let value = |row: i64, column: i64| {
-        let (outer, k) = if along_k { (row, column) } else { (column, row) };
-        bits(dtype, number(outer + seed, k))
-    };
-    // What follows the last column of a row must not count.
-    let row = |row: i64| {
-        (0..pitch).map(move |column| if column < columns { value(row, column) } else { bits(dtype, 2) })
-    };
-    ((0..rows).flat_map(row).collect(), pitch)
+/// An operand: its numbers by the index of C and k, its memory, and its layout by these indices.
+struct Operand {
+    numbers: Vec<Vec<i64>>,
+    memory: Vec<u16>,
+    layout: Matrix,
 }
 
-/// Multiplies two matrices, with a whole block and blocks at each edge, and compares all results.
-fn check(target: &Target, form: &Form) -> Result<bool> {
+impl Operand {
+    /// A matrix of `outers` by `k`. Its rows in memory are whole chunks.
+    fn matrix(dtype: DType, outers: i64, k: i64, along_k: bool, seed: i64) -> Self {
+        let (rows, columns) = if along_k { (outers, k) } else { (k, outers) };
+        let pitch = (columns as u64).next_multiple_of(CHUNK as u64) as i64;
+        let value = |row: i64, column: i64| match (along_k, column < columns) {
+            // What follows the last column of a row must not count.
+            (_, false) => 2,
+            (true, _) => number(row + seed, column),
+            (false, _) => number(column + seed, row),
+        };
+        let row = |row: i64| (0..pitch).map(move |column| bits(dtype, value(row, column)));
+        let (outer, inner) = if along_k { (pitch, 1) } else { (1, pitch) };
+        Self {
+            numbers: (0..outers).map(|outer| (0..k).map(|k| number(outer + seed, k)).collect()).collect(),
+            memory: (0..rows).flat_map(row).collect(),
+            layout: Matrix { rows: Axis::line(outers, outer), columns: Axis::line(k, inner), batch_stride: 0 },
+        }
+    }
+
+    /// The im2col matrix of two images, 13 x 13 with 24 channels innermost, for a kernel of 3 x 3 elements and padding:
+    /// output positions by taps, or the other way round.
+    fn images(dtype: DType, is_transposed: bool) -> (Self, Im2col) {
+        const CHANNELS: i64 = 24;
+        const SIDE: i64 = 13;
+        const IMAGES: i64 = 2;
+        let sizes = [SIDE, SIDE, 1];
+        let input = Volume {
+            memory: Memory::ABSENT,
+            dtype,
+            images: IMAGES,
+            channels: CHANNELS,
+            image_stride: SIDE * SIDE * CHANNELS,
+            channel_stride: 1,
+            sizes,
+            strides: [CHANNELS, SIDE * CHANNELS, SIDE * SIDE * CHANNELS],
+        };
+        let map = KernelMap {
+            out_sizes: sizes,
+            kernel_size: [3, 3, 1],
+            stride: [1; SPATIAL],
+            origin: [-1, -1, 0],
+            dilation: [1; SPATIAL],
+        };
+        let (positions, taps) = (IMAGES * SIDE * SIDE, 9 * CHANNELS);
+        let value = |position: i64, tap: i64| {
+            let (element, channel) = (tap / CHANNELS, tap % CHANNELS);
+            let (x, y) = (position % SIDE + element % 3 - 1, position / SIDE % SIDE + element / 3 - 1);
+            let is_inside = (0..SIDE).contains(&x) && (0..SIDE).contains(&y);
+            let row = position / (SIDE * SIDE) * SIDE * SIDE + y * SIDE + x;
+            if is_inside {
+                number(row, channel)
+            } else {
+                0
+            }
+        };
+        let (outers, k) = if is_transposed { (taps, positions) } else { (positions, taps) };
+        let value_at = |outer: i64, k: i64| if is_transposed { value(k, outer) } else { value(outer, k) };
+        let row = |row: i64| (0..CHANNELS).map(move |channel| bits(dtype, number(row, channel)));
+        let operand = Self {
+            numbers: (0..outers).map(|outer| (0..k).map(|k| value_at(outer, k)).collect()).collect(),
+            memory: (0..positions).flat_map(row).collect(),
+            layout: Matrix::dense(0, 0),
+        };
+        (operand, Im2col::of(&input, map, 1))
+    }
+}
+
+/// The operands of a check, with a whole block of C and parts of blocks at its edges, and the layout of images.
+fn operands(form: &Form) -> (Operand, Operand, Im2col) {
     const SEED: i64 = 1000;
+    let Form { block, dtype, a, b, .. } = form;
+    let (rows, columns) = (block.rows + 21, block.columns + 11);
+    let images = (a.kind != 0 || b.kind != 0).then(|| Operand::images(*dtype, b.kind == 2));
+    let Some((images, im2col)) = images else {
+        // Steps for all blocks in local memory, and one of fewer values of k.
+        let k = 5 * block.k + 7;
+        let a = Operand::matrix(*dtype, rows, k, a.along_k, 0);
+        return (a, Operand::matrix(*dtype, columns, k, b.along_k, SEED), Im2col::default());
+    };
+    let k = images.numbers.first().map_or(0, Vec::len) as i64;
+    if a.kind != 0 {
+        (images, Operand::matrix(*dtype, columns, k, b.along_k, SEED), im2col)
+    } else {
+        (Operand::matrix(*dtype, rows, k, a.along_k, SEED), images, im2col)
+    }
+}
+
+/// Multiplies two operands, and compares all results.
+fn check(target: &Target, form: &Form) -> Result<bool> {
     let block = &form.block;
-    // Steps for all blocks in local memory, and one of fewer values of k.
-    let (rows, columns, k) = (block.rows + 21, block.columns + 11, 5 * block.k + 7);
-    let (a, a_pitch) = matrix(form.dtype, rows, k, form.a_along_k, 0);
-    let (b, b_pitch) = matrix(form.dtype, columns, k, form.b_along_k, SEED);
+    let (a, b, im2col) = operands(form);
+    let (rows, columns) = (a.numbers.len() as i64, b.numbers.len() as i64);
+    let k = a.numbers.first().map_or(0, Vec::len) as i64;
     let out_pitch = columns + GAP;
     let mut out = vec![UNTOUCHED; (rows * out_pitch) as usize];
 
@@ -153,13 +233,10 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
         queue.finish()?;
         Ok(buffer)
     };
-    let (a_memory, b_memory) = (device(bytemuck::cast_slice(&a))?, device(bytemuck::cast_slice(&b))?);
+    let a_memory = device(bytemuck::cast_slice(&a.memory))?;
+    let b_memory = device(bytemuck::cast_slice(&b.memory))?;
     let out_memory = device(bytemuck::cast_slice(&out))?;
     let at = |buffer: &Buffer| Memory { handle: buffer.handle(), offset: 0 };
-    let layout = |outers: i64, pitch: i64, along_k: bool| {
-        let (outer, inner) = if along_k { (pitch, 1) } else { (1, pitch) };
-        Matrix { rows: Axis::line(outers, outer), columns: Axis::line(k, inner), batch_stride: 0 }
-    };
     let out_layout =
         Matrix { rows: Axis::line(rows, out_pitch), columns: Axis::line(columns, 1), batch_stride: rows * out_pitch };
     let out_operand = MatrixOperand { memory: at(&out_memory), dtype: DType::F32, layout: out_layout };
@@ -167,28 +244,27 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
     let args = entry::GemmTile {
         a: at(&a_memory),
         b: at(&b_memory),
-        a_layout: layout(rows, a_pitch, form.a_along_k),
-        b_layout: layout(columns, b_pitch, form.b_along_k).transposed(),
+        a_layout: a.layout,
+        b_layout: b.layout.transposed(),
+        im2col: im2col.layout(),
         extent: Extent { rows, columns, k, splits: 1, split_stride: rows * out_pitch },
         epilogue: epilogue.arguments(Class::Float),
     };
     let kernel = form.program(target, &epilogue)?.kernel(entry::GEMM_TILE.name)?;
     let items = block.items(form.unit) as usize;
-    let grid = Grid { first: None, global: &[4 * items], local: Some(&[items]) };
+    let blocks = (div_ceil(rows, block.rows) * div_ceil(columns, block.columns)) as usize;
+    let grid = Grid { first: None, global: &[blocks * items], local: Some(&[items]) };
     args.bind(|args: &[Arg<'_>]| queue.launch(&kernel, args, &grid, Start::Now))?;
     queue.finish()?;
     let (pointer, size) = (out.as_mut_ptr().cast(), size_of_val(out.as_slice()));
     // SAFETY: `out` is exclusively borrowed during the call.
     unsafe { queue.read_now(&[Read { source: out_memory.handle(), offset: 0, target: pointer, size }])? };
 
-    let numbers = |outers: std::ops::Range<i64>| -> Vec<Vec<i64>> {
-        outers.map(|outer| (0..k).map(|k| number(outer, k)).collect()).collect()
-    };
-    let (a_rows, b_columns) = (numbers(0..rows), numbers(SEED..SEED + columns));
     let sum = |a: &[i64], b: &[i64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<i64>() as f32;
-    let is_row = |(found, a): (&[f32], &Vec<i64>)| {
-        let (results, gap) = found.split_at(b_columns.len());
-        results.iter().zip(&b_columns).all(|(result, b)| *result == sum(a, b)) && gap.iter().all(|x| *x == UNTOUCHED)
+    let is_row = |(found, row): (&[f32], &Vec<i64>)| {
+        let (results, gap) = found.split_at(b.numbers.len());
+        results.iter().zip(&b.numbers).all(|(result, column)| *result == sum(row, column))
+            && gap.iter().all(|x| *x == UNTOUCHED)
     };
-    Ok(out.chunks_exact(out_pitch as usize).zip(&a_rows).all(is_row))
+    Ok(out.chunks_exact(out_pitch as usize).zip(&a.numbers).all(is_row))
 }

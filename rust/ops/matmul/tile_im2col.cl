@@ -1,0 +1,100 @@
+// The im2col matrix of a convolution as an operand of gemm_tile.cl: of a tensor whose channels are innermost and a
+// multiple of CHUNK, so that a chunk is of one input position, or of zeros.
+
+#if A_KIND != FROM_MATRIX || B_KIND != FROM_MATRIX
+// The input position of kernel element 0 of an output position, and its address.
+typedef struct {
+  int at[SPATIAL];
+  __global const ushort *from;
+} Corner;
+INLINE Corner corner_of(const Im2colLayout *im2col, __global const ushort *input, uint position, uint positions) {
+  Corner corner;
+  uint rest = position;
+  long offset = 0;
+  UNROLL for (int d = 0; d < SPATIAL; ++d) {
+    const uint size = (uint)im2col->out_sizes[d], next = rest / size;
+    const int at = (int)(rest - next * size) * (int)im2col->stride[d] + (int)im2col->origin[d];
+    // Positions after the last are outside of the input.
+    corner.at[d] = position < positions ? at : -0x40000000;
+    offset += at * im2col->in_strides[d];
+    rest = next;
+  }
+  corner.from = input + offset + rest * im2col->image_stride;
+  return corner;
+}
+
+// A channel at a kernel element: a column of the im2col matrix.
+typedef struct {
+  int channel;
+  int element[SPATIAL];
+} Tap;
+INLINE Tap tap_of(const Im2colLayout *im2col, uint column) {
+  Tap tap;
+  const uint channels = (uint)im2col->channels;
+  uint rest = column / channels;
+  tap.channel = (int)(column - rest * channels);
+  UNROLL for (int d = 0; d < SPATIAL; ++d) {
+    const uint size = (uint)im2col->kernel_size[d];
+    tap.element[d] = (int)(rest % size);
+    rest /= size;
+  }
+  return tap;
+}
+// The tap `columns` columns later.
+INLINE void move_tap(const Im2colLayout *im2col, Tap *tap, int columns) {
+  tap->channel += columns;
+  while (tap->channel >= (int)im2col->channels) {
+    tap->channel -= (int)im2col->channels;
+    bool carries = true;
+    UNROLL for (int d = 0; d < SPATIAL; ++d) {
+      tap->element[d] += carries;
+      carries = tap->element[d] == (int)im2col->kernel_size[d];
+      if (carries) tap->element[d] = 0;
+    }
+  }
+}
+// Elements from a corner to a tap.
+INLINE long tap_offset(const Im2colLayout *im2col, const Tap *tap) {
+  long offset = tap->channel;
+  UNROLL for (int d = 0; d < SPATIAL; ++d)
+      offset += tap->element[d] * (int)im2col->dilation[d] * im2col->in_strides[d];
+  return offset;
+}
+INLINE bool is_in_input(const Im2colLayout *im2col, const Corner *corner, const Tap *tap) {
+  bool is = true;
+  UNROLL for (int d = 0; d < SPATIAL; ++d)
+      is = is && (uint)(corner->at[d] + tap->element[d] * (int)im2col->dilation[d]) < (uint)im2col->in_sizes[d];
+  return is;
+}
+
+// EACH_CHUNK for output positions as outer index and taps along k: a tap for an item, a corner for a chunk.
+#define EACH_CHUNK_OF_TAPS(chunks, k_left, CHUNK_CODE)                                               \
+  {                                                                                                  \
+    const bool is_whole = false;                                                                     \
+    const long offset = tap_offset(&im2col, &tap);                                                   \
+    const uint k = item % ROW_CHUNKS * CHUNK;                                                        \
+    UNROLL for (uint l = 0; l < (chunks); ++l) {                                                     \
+      const uint outer = item / ROW_CHUNKS + l * NEXT_CHUNK(1, 0);                                   \
+      const uint index = BLOCK_INDEX(1, BLOCK_K, outer, k) / CHUNK;                                  \
+      const int count = (int)k < (k_left) && is_in_input(&im2col, &corners[l], &tap) ? CHUNK : 0;    \
+      __global const ushort *at = corners[l].from + offset;                                          \
+      CHUNK_CODE;                                                                                    \
+    }                                                                                                \
+  }
+// EACH_CHUNK for taps as outer index and output positions along k: all chunks of an item have one tap.
+#define EACH_CHUNK_OF_POSITIONS(chunks, outers, outers_left, k_left, CHUNK_CODE)                     \
+  {                                                                                                  \
+    const bool is_whole = false;                                                                     \
+    const long offset = tap_offset(&im2col, &tap);                                                   \
+    const uint outer = FIRST_OUTER(0, outers);                                                       \
+    UNROLL for (uint l = 0; l < (chunks); ++l) {                                                     \
+      const uint k = FIRST_K(0, outers) + l * NEXT_CHUNK(0, outers);                                 \
+      const uint index = BLOCK_INDEX(0, outers, outer, k) / CHUNK;                                   \
+      const Corner corner = corner_of(&im2col, input, position + k, (uint)extent.k);                 \
+      const bool exists = (int)outer < (outers_left) && (int)k < (k_left);                           \
+      const int count = exists && is_in_input(&im2col, &corner, &tap) ? CHUNK : 0;                   \
+      __global const ushort *at = corner.from + offset;                                              \
+      CHUNK_CODE;                                                                                    \
+    }                                                                                                \
+  }
+#endif
