@@ -86,9 +86,20 @@ struct Convolution {
     return weight.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
   }
 
-  // The input in `format`: kernels that read one format and write the other take up to three times as long.
-  at::Tensor formatted_input(at::MemoryFormat format) const {
-    return input.suggest_memory_format() == format ? repeated_in_batches_only(input, format) : input.contiguous(format);
+  // Format in which kernels read images: that of the result, as other kernels that read one format and write another
+  // take up to three times as long. Matrix instructions need runs of channels, whatever the result is.
+  at::MemoryFormat operand_format() const {
+    const bool needs_runs = weight.dim() > 3 && bridge::convolution_needs_channels_last(arg(input), arg(weight), groups);
+    return needs_runs ? channels_last() : memory_format();
+  }
+
+  static at::Tensor formatted(const at::Tensor& image, at::MemoryFormat format) {
+    return image.suggest_memory_format() == format ? repeated_in_batches_only(image, format) : image.contiguous(format);
+  }
+
+  // The weight, whose elements kernels read in the order of the image.
+  at::Tensor formatted_weight(at::MemoryFormat format) const {
+    return format == memory_format() ? repeated_in_batches_only(weight) : weight.contiguous(format);
   }
 
   // Raises unless the bias has a value for each channel of an output of these sizes.
@@ -165,7 +176,8 @@ at::Tensor convolution(const Arguments<at::_ops::convolution_overrideable>& args
         symbolic(call.output_padding), call.groups);
     if (result.has_value()) return result->contiguous(format);
   }
-  const at::Tensor image = call.formatted_input(format), kernel = repeated_in_batches_only(weight);
+  const at::MemoryFormat inside = call.operand_format();
+  const at::Tensor image = call.formatted(input, inside), kernel = call.formatted_weight(inside);
   const at::Tensor output = at::empty(sizes, input.options().memory_format(format));
   if (!call.has_data()) {
     output.zero_();
@@ -203,7 +215,9 @@ void fused_convolution(
   if (format == at::MemoryFormat::ChannelsLast) strides = c10::get_channels_last_strides_2d(sizes);
   if (format == at::MemoryFormat::ChannelsLast3d) strides = c10::get_channels_last_strides_3d(sizes);
   const FusedOperands fused(epilogue, buffers, scalars);
-  const at::Tensor image = call.formatted_input(format), kernel = repeated_in_batches_only(weight);
+  const at::MemoryFormat operands = call.operand_format();
+  const at::MemoryFormat inside = operands == call.memory_format() ? format : operands;
+  const at::Tensor image = call.formatted(input, inside), kernel = call.formatted_weight(operands);
   checked([&] {
     bridge::fused_convolution(
         fused.result(input.scalar_type(), sizes, strides), arg(image), arg(kernel), arg(bias), call.args(),
@@ -237,8 +251,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   }
   const bridge::ConvParameters parameters = call.args();
   const bool has_data = call.has_data() && grad_output.numel() > 0;
-  const at::Tensor image = call.formatted_input(format), kernel = repeated_in_batches_only(weight);
-  const at::Tensor gradient = repeated_in_batches_only(grad_output, format);
+  const at::MemoryFormat inside = call.operand_format();
+  const at::Tensor image = call.formatted(input, inside), kernel = call.formatted_weight(inside);
+  const at::Tensor gradient =
+      inside == format ? repeated_in_batches_only(grad_output, format) : call.formatted(grad_output, inside);
   at::Tensor grad_input, grad_weight, grad_bias;
   if (args.output_mask[0]) {
     grad_input = has_data ? at::empty_like(input, format) : at::zeros_like(input, at::TensorOptions(), format);

@@ -20,6 +20,7 @@ use crate::kernels::DType;
 use crate::ops::matmul::epilogue::Epilogue;
 use crate::ops::matmul::fused_source::Fused;
 use crate::ops::matmul::gemm::multiply;
+use crate::ops::matmul::gemm_tile;
 use crate::ops::matmul::im2col::{spatial, Im2col, Im2colOrder, KernelMap, Volume};
 use crate::ops::matmul::matrix::{Axis, Matrix, MatrixOperand};
 use crate::ops::matmul::operands::{Gemm, GemmOperand, Im2colOperand};
@@ -67,6 +68,7 @@ mod ffi {
             parameters: &ConvParameters,
             direction: ConvDirection,
         ) -> Result<()>;
+        fn convolution_needs_channels_last(input: &Tensor, weight: &Tensor, groups: i64) -> bool;
         fn convolve_backward_weight(
             grad_weight: &Tensor,
             input: &Tensor,
@@ -113,6 +115,14 @@ impl WeightStrides {
             _ => Self { out: second, input: first, group: first * in_channels },
         }
     }
+}
+
+/// Returns true if matrix instructions compute a convolution, forward and backward, of operands in channels-last format
+/// only. A device that cannot be used is reported by the convolution itself.
+fn convolution_needs_channels_last(input: &Tensor<'_>, weight: &Tensor<'_>, groups: i64) -> bool {
+    let Ok(target) = Target::of(input.address) else { return false };
+    let is_run = |channels: i64| channels % gemm_tile::CHUNK == 0;
+    is_run(input.size(1) / groups) && is_run(weight.size(0) / groups) && gemm_tile::computes(&target, input.dtype)
 }
 
 /// Computes a value for each output position: `out = input * weight + bias`. `Forward` is a convolution's forward pass

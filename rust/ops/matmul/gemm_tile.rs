@@ -7,7 +7,7 @@ use super::gemm_local::{finish, is_along_k, is_plain};
 use super::matrix::{Matrix, MatrixOperand};
 use super::operands::{Gemm, GemmOperand};
 use super::plan::GemmSize;
-use super::tile_check::is_right;
+use super::tile_check::{has_failed, is_right};
 use super::tile_kind::{TileKind, TileUnit};
 use crate::error::Result;
 use crate::kernels::structs::gemm_block::Extent;
@@ -20,7 +20,7 @@ use crate::ops::Target;
 /// Bytes that a load of a block moves.
 const CHUNK_BYTES: i64 = 16;
 /// Elements of a load.
-pub(super) const CHUNK: i64 = CHUNK_BYTES / 2;
+pub const CHUNK: i64 = CHUNK_BYTES / 2;
 /// Smaller matmuls fill no tile: most of the products would be of zeros.
 const LEAST_SIDE: i64 = 16;
 const LEAST_K: i64 = 32;
@@ -220,6 +220,12 @@ pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
         }
     }
     Ok(found)
+}
+
+/// Returns true if matrix instructions multiply elements of a dtype on a device, and no result has been wrong.
+pub fn computes(target: &Target, dtype: DType) -> bool {
+    let has_unit = || TileUnit::of(&target.device.info).is_ok_and(|unit| unit.is_some());
+    !target.is_cpu() && matches!(dtype, DType::F16 | DType::BF16) && has_unit() && !has_failed(target)
 }
 
 /// The plan of a GEMM; `None` if its operands are not 16-bit floats that tiles can be loaded from, if it is too small, or

@@ -48,6 +48,12 @@ pub(super) fn is_right(target: &Target, form: &Form) -> bool {
     })
 }
 
+/// Returns true if a form has computed wrong results on a device, or has not compiled.
+pub(super) fn has_failed(target: &Target) -> bool {
+    let all = OUTCOMES.read().unwrap_or_else(PoisonError::into_inner);
+    all.iter().flatten().any(|((index, _), outcome)| *index == target.device.index && !outcome)
+}
+
 /// As JSON: the kind of matrix instructions of a device, and how many forms of the kernel this process has checked, or
 /// found checked, and refused.
 ///
