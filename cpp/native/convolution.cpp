@@ -89,7 +89,8 @@ struct Convolution {
   // Format in which kernels read images: that of the result, as other kernels that read one format and write another
   // take up to three times as long. Matrix instructions need runs of channels, whatever the result is.
   at::MemoryFormat operand_format() const {
-    const bool needs_runs = weight.dim() > 3 && bridge::convolution_needs_channels_last(arg(input), arg(weight), groups);
+    const bool needs_runs =
+        weight.dim() > 3 && bridge::convolution_needs_channels_last(arg(input), arg(weight), groups);
     return needs_runs ? channels_last() : memory_format();
   }
 

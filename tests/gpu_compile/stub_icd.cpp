@@ -4,8 +4,8 @@
 //
 // STUB_FOLDER is the output folder: <program>.cl and <program>.options, and a line of launches.txt for each new
 // (program, kernel, group size, bytes of local memory in arguments). STUB_LOCAL_BYTES is the devices' local
-// memory, by default that of the smallest GPUs; STUB_KERNEL_GROUP is the largest group size of kernels, if less than the
-// device's.
+// memory, by default that of the smallest GPUs; STUB_KERNEL_GROUP is the largest group size of kernels, if less than
+// the device's.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -13,8 +13,8 @@ typedef uint2 Part;
 #define PART_WORDS 4
 typedef uint4 Part;
 #endif
-#define LOAD_PARTS(tile, WORDS, block, outer, k, OUTER, K)                         \
-  UNROLL for (int w = 0; w < WORDS; w += PART_WORDS) *(Part *)((tile)->words + w) = \
+#define LOAD_PARTS(tile, WORDS, block, outer, k, OUTER, K)                           \
+  UNROLL for (int w = 0; w < WORDS; w += PART_WORDS) * (Part *)((tile)->words + w) = \
       *(__local const Part *)(block + INDEX_IN_ROWS(width, outer + OUTER(lane, 2 * w), k + K(lane, 2 * w)));
 INLINE void tile_load_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k, uint lane) {
   if (along_k) LOAD_PARTS(a, TILE_A_WORDS, block, row, k, TILE_A_ROW, TILE_A_K)

@@ -12,25 +12,22 @@
 #if TILE_KIND == TILE_MMA
 // Word j of a lane, by PTX's definition of ldmatrix.x4: elements 2 (lane % 4) and the next of row lane / 4 of matrix j, or
 // with .trans of its column lane / 4.
-#define EMULATE_MATRICES(words, block, matrix_row, outer, k)                                \
-  UNROLL for (int j = 0; j < 4; ++j) {                                                      \
-    if (along_k) {                                                                          \
+#define EMULATE_MATRICES(words, block, matrix_row, outer, k)                                   \
+  UNROLL for (int j = 0; j < 4; ++j) {                                                         \
+    if (along_k) {                                                                             \
       __local const ushort *from = (block) + matrix_row(1, width, outer, k, 8 * j + lane / 4); \
-      (words)[j] = (uint)from[lane % 4 * 2] | (uint)from[lane % 4 * 2 + 1] << 16;           \
-    } else {                                                                                \
-      const uint first = 8 * j + lane % 4 * 2;                                              \
-      __local const ushort *from = (block) + matrix_row(0, width, outer, k, first);         \
-      __local const ushort *next = (block) + matrix_row(0, width, outer, k, first + 1);     \
-      (words)[j] = (uint)from[lane / 4] | (uint)next[lane / 4] << 16;                       \
-    }                                                                                       \
+      (words)[j] = (uint)from[lane % 4 * 2] | (uint)from[lane % 4 * 2 + 1] << 16;              \
+    } else {                                                                                   \
+      const uint first = 8 * j + lane % 4 * 2;                                                 \
+      __local const ushort *from = (block) + matrix_row(0, width, outer, k, first);            \
+      __local const ushort *next = (block) + matrix_row(0, width, outer, k, first + 1);        \
+      (words)[j] = (uint)from[lane / 4] | (uint)next[lane / 4] << 16;                          \
+    }                                                                                          \
   }
-INLINE void tile_load_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k, uint lane) {
-  EMULATE_MATRICES(a->words, block, matrix_row_a, row, k)
-}
-INLINE void tile_load_b(TileB *b, __local const ushort *block, bool along_k, uint width, uint column, uint k,
-                        uint lane) {
-  EMULATE_MATRICES(b->words, block, matrix_row_b, column, k)
-}
+INLINE void tile_load_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k,
+                        uint lane){EMULATE_MATRICES(a -> words, block, matrix_row_a, row, k)} INLINE
+    void tile_load_b(TileB *b, __local const ushort *block, bool along_k, uint width, uint column, uint k,
+                     uint lane){EMULATE_MATRICES(b->words, block, matrix_row_b, column, k)}
 #else
 #define tile_load_a gather_a
 #define tile_load_b gather_b

@@ -19,12 +19,12 @@
 // START_COPIES(copies), copy_chunk, close_copies and wait_for_copies.
 
 // As in rust/ops/matmul/tile_kind.rs.
-#define TILE_MMA 1     // NVIDIA from compute capability 8.0 on: two mma.sync.m16n8k16 side by side
-#define TILE_WMMA 2    // AMD gfx11: v_wmma_f32_16x16x16, wave32; both halves of a wave hold the same A and B
+#define TILE_MMA 1  // NVIDIA from compute capability 8.0 on: two mma.sync.m16n8k16 side by side
+#define TILE_WMMA 2  // AMD gfx11: v_wmma_f32_16x16x16, wave32; both halves of a wave hold the same A and B
 #define TILE_WMMA12 3  // AMD gfx12: v_wmma_f32_16x16x16, wave32, which holds nothing twice
-#define TILE_MFMA 4    // AMD gfx90a and gfx94x: v_mfma_f32_16x16x16, wave64
+#define TILE_MFMA 4  // AMD gfx90a and gfx94x: v_mfma_f32_16x16x16, wave64
 #define TILE_DPAS16 5  // Intel Xe-HPC and Xe2: two dpas 8 x 16 x 16, sub-groups of 16
-#define TILE_DPAS8 6   // Intel Arc A (Xe-HPG): four dpas 8 x 8 x 16, sub-groups of 8
+#define TILE_DPAS8 6  // Intel Arc A (Xe-HPG): four dpas 8 x 8 x 16, sub-groups of 8
 
 #if TILE_KIND == TILE_MMA
 #define TILE_LANES 32

@@ -27,9 +27,9 @@ INLINE void tile_load_b(TileB *b, __local const ushort *block, bool along_k, uin
 #define MMA_TYPES "m16n8k16.row.col.f32.f16.f16.f32"
 #endif
 // Columns 8 j to 8 j + 7 of a tile. Not volatile: a product depends on its operands alone.
-#define MULTIPLY_HALF(j, c, a, b)                                                                    \
+#define MULTIPLY_HALF(j, c, a, b)                                                                      \
   asm("mma.sync.aligned." MMA_TYPES " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-      : "+f"((c)[4 * j]), "+f"((c)[4 * j + 1]), "+f"((c)[4 * j + 2]), "+f"((c)[4 * j + 3])           \
+      : "+f"((c)[4 * j]), "+f"((c)[4 * j + 1]), "+f"((c)[4 * j + 2]), "+f"((c)[4 * j + 3])             \
       : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b)[2 * j]), "r"((b)[2 * j + 1]))
 INLINE void tile_multiply(TileC *c, const TileA *a, const TileB *b, int row_tiles, int column_tiles, uint lane,
                           uint sub_group) {

@@ -24,24 +24,24 @@ static inline void find_block(uint number, uint blocks_down, uint blocks_across,
 
 // Applies the epilogue `e` to SUM(c) to SUM(c + VEC - 1), neighbours in a row of C of which `left` exist, and stores them.
 // COLUMN_OFFSET(layout, c) is the offset of a column in its row, and IS_RUN(layout, c) is true if the columns are dense.
-#define STORE_RUN(c, left, SUM)                                                                                \
-  {                                                                                                            \
-    Lanes values, biases;                                                                                      \
-    UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] = scale(e.alpha, SUM((c) + l));                       \
-    if (has_bias) {                                                                                            \
-      if ((left) >= VEC && IS_RUN(bias_layout, c))                                                             \
-        biases.vector = load_vector(e.bias, bias_row + COLUMN_OFFSET(bias_layout, c), BIAS_DTYPE);             \
-      else                                                                                                     \
-        UNROLL for (int l = 0; l < VEC; ++l) biases.lanes[l] =                                                 \
+#define STORE_RUN(c, left, SUM)                                                                                   \
+  {                                                                                                               \
+    Lanes values, biases;                                                                                         \
+    UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] = scale(e.alpha, SUM((c) + l));                          \
+    if (has_bias) {                                                                                               \
+      if ((left) >= VEC && IS_RUN(bias_layout, c))                                                                \
+        biases.vector = load_vector(e.bias, bias_row + COLUMN_OFFSET(bias_layout, c), BIAS_DTYPE);                \
+      else                                                                                                        \
+        UNROLL for (int l = 0; l < VEC; ++l) biases.lanes[l] =                                                    \
             l < (left) ? load(e.bias, bias_row + COLUMN_OFFSET(bias_layout, (c) + l), BIAS_DTYPE) : FROM_REAL(0); \
-      UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] += scale(e.beta, biases.lanes[l]);                  \
-    }                                                                                                          \
-    values.vector = ACTIVATE_VECTOR(values.vector);                                                            \
-    if (STORES_VECTORS && (left) >= VEC && IS_RUN(out_layout, c))                                              \
-      store_vector(e.out, out_row + COLUMN_OFFSET(out_layout, c), OUT_DTYPE, values.vector);                   \
-    else                                                                                                       \
-      UNROLL for (int l = 0; l < VEC; ++l)                                                                     \
-          if (l < (left)) store_result(&e, out_row + COLUMN_OFFSET(out_layout, (c) + l), values.lanes[l]);     \
+      UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] += scale(e.beta, biases.lanes[l]);                     \
+    }                                                                                                             \
+    values.vector = ACTIVATE_VECTOR(values.vector);                                                               \
+    if (STORES_VECTORS && (left) >= VEC && IS_RUN(out_layout, c))                                                 \
+      store_vector(e.out, out_row + COLUMN_OFFSET(out_layout, c), OUT_DTYPE, values.vector);                      \
+    else                                                                                                          \
+      UNROLL for (int l = 0; l < VEC; ++l) if (l < (left))                                                        \
+          store_result(&e, out_row + COLUMN_OFFSET(out_layout, (c) + l), values.lanes[l]);                        \
   }
 #ifdef FUSED
 #define STORES_VECTORS 0

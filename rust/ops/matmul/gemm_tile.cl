@@ -39,18 +39,18 @@ INLINE int chunk_count(int outer, int k, int along_k, int outers_left, int k_lef
 }
 
 // For each chunk of a block runs CHUNK_CODE with its `index` in local memory, `at` in global memory and `count`.
-#define EACH_CHUNK(chunks, from, along_k, outers, stride, outers_left, k_left, CHUNK_CODE)              \
-  {                                                                                                     \
-    const uint outer0 = FIRST_OUTER(along_k, outers), k0 = FIRST_K(along_k, outers);                    \
-    __global const ushort *at = from;                                                                   \
-    UNROLL for (uint l = 0; l < (chunks); ++l) {                                                        \
-      const uint outer = outer0 + ((along_k) ? l * NEXT_CHUNK(along_k, outers) : 0);                    \
-      const uint k = k0 + ((along_k) ? 0 : l * NEXT_CHUNK(along_k, outers));                            \
-      const uint index = BLOCK_INDEX(along_k, (along_k) ? BLOCK_K : (outers), outer, k) / CHUNK;        \
+#define EACH_CHUNK(chunks, from, along_k, outers, stride, outers_left, k_left, CHUNK_CODE)                \
+  {                                                                                                       \
+    const uint outer0 = FIRST_OUTER(along_k, outers), k0 = FIRST_K(along_k, outers);                      \
+    __global const ushort *at = from;                                                                     \
+    UNROLL for (uint l = 0; l < (chunks); ++l) {                                                          \
+      const uint outer = outer0 + ((along_k) ? l * NEXT_CHUNK(along_k, outers) : 0);                      \
+      const uint k = k0 + ((along_k) ? 0 : l * NEXT_CHUNK(along_k, outers));                              \
+      const uint index = BLOCK_INDEX(along_k, (along_k) ? BLOCK_K : (outers), outer, k) / CHUNK;          \
       const int count = is_whole ? CHUNK : chunk_count((int)outer, (int)k, along_k, outers_left, k_left); \
-      CHUNK_CODE;                                                                                       \
-      at += NEXT_CHUNK(along_k, outers) * (stride);                                                     \
-    }                                                                                                   \
+      CHUNK_CODE;                                                                                         \
+      at += NEXT_CHUNK(along_k, outers) * (stride);                                                       \
+    }                                                                                                     \
   }
 #if A_KIND == FROM_IM2COL
 #define EACH_CHUNK_OF_A(left, CODE) EACH_CHUNK_OF_TAPS(A_CHUNKS, left, CODE)
@@ -71,25 +71,25 @@ INLINE int chunk_count(int outer, int k, int along_k, int outers_left, int k_lef
 #define NEXT_STEP_OF_B b_from += b_step;
 #endif
 // Nearly all blocks are whole, and all items know which: for these they count nothing.
-#define IF_WHOLE(left, CODE)             \
-  if (is_inside && (left) >= BLOCK_K) {  \
-    const bool is_whole = true;          \
-    CODE                                 \
-  } else {                               \
-    const bool is_whole = false;         \
-    CODE                                 \
+#define IF_WHOLE(left, CODE)            \
+  if (is_inside && (left) >= BLOCK_K) { \
+    const bool is_whole = true;         \
+    CODE                                \
+  } else {                              \
+    const bool is_whole = false;        \
+    CODE                                \
   }
 
 #if ASYNC
 #define COPY_TO(first) copy_chunk(&copies, memory + (first) + index, (__global const uchar *)at, is_whole, 2 * count)
 // Starts the copies of a step's blocks, with `left` values of k.
-#define START_STEP(stage, left)                                             \
-  if ((left) > 0) {                                                         \
-    IF_WHOLE(left, EACH_CHUNK_OF_A(left, COPY_TO((stage) * STAGE))          \
+#define START_STEP(stage, left)                                                   \
+  if ((left) > 0) {                                                               \
+    IF_WHOLE(left, EACH_CHUNK_OF_A(left, COPY_TO((stage) * STAGE))                \
                        EACH_CHUNK_OF_B(left, COPY_TO((stage) * STAGE + A_BLOCK))) \
-    NEXT_STEP_OF_A                                                          \
-    NEXT_STEP_OF_B                                                          \
-  }                                                                         \
+    NEXT_STEP_OF_A                                                                \
+    NEXT_STEP_OF_B                                                                \
+  }                                                                               \
   close_copies(&copies);
 #else
 INLINE uint4 fetch_chunk(__global const ushort *at, int count, bool aligned) {
@@ -99,23 +99,23 @@ INLINE uint4 fetch_chunk(__global const ushort *at, int count, bool aligned) {
   return (uint4)(values[0] | values[1] << 16, values[2] | values[3] << 16, values[4] | values[5] << 16,
                  values[6] | values[7] << 16);
 }
-#define FETCH_STEP(left)                                                                            \
-  IF_WHOLE(left, EACH_CHUNK_OF_A(left, a_next[l] = fetch_chunk(at, count, A_ALIGNED))               \
-                     EACH_CHUNK_OF_B(left, b_next[l] = fetch_chunk(at, count, B_ALIGNED)))          \
-  NEXT_STEP_OF_A                                                                                    \
+#define FETCH_STEP(left)                                                                   \
+  IF_WHOLE(left, EACH_CHUNK_OF_A(left, a_next[l] = fetch_chunk(at, count, A_ALIGNED))      \
+                     EACH_CHUNK_OF_B(left, b_next[l] = fetch_chunk(at, count, B_ALIGNED))) \
+  NEXT_STEP_OF_A                                                                           \
   NEXT_STEP_OF_B
-#define KEEP_STEP(stage)                                                       \
-  {                                                                            \
-    const bool is_whole = true;                                                \
-    EACH_CHUNK_OF_A(0, memory[(stage) * STAGE + index] = a_next[l])            \
-    EACH_CHUNK_OF_B(0, memory[(stage) * STAGE + A_BLOCK + index] = b_next[l])  \
+#define KEEP_STEP(stage)                                                      \
+  {                                                                           \
+    const bool is_whole = true;                                               \
+    EACH_CHUNK_OF_A(0, memory[(stage) * STAGE + index] = a_next[l])           \
+    EACH_CHUNK_OF_B(0, memory[(stage) * STAGE + A_BLOCK + index] = b_next[l]) \
   }
 #endif
 
-#define LOAD_TILES(to_a, to_b, k)                                                             \
-  UNROLL for (int r = 0; r < ROW_TILES; ++r)                                                  \
-      tile_load_a(&(to_a)[r], a_block, A_ALONG_K, A_WIDTH, first_row + r * TILE, k, lane);    \
-  UNROLL for (int t = 0; t < COLUMN_TILES; ++t)                                               \
+#define LOAD_TILES(to_a, to_b, k)                                                          \
+  UNROLL for (int r = 0; r < ROW_TILES; ++r)                                               \
+      tile_load_a(&(to_a)[r], a_block, A_ALONG_K, A_WIDTH, first_row + r * TILE, k, lane); \
+  UNROLL for (int t = 0; t < COLUMN_TILES; ++t)                                            \
       tile_load_b(&(to_b)[t], b_block, B_ALONG_K, B_WIDTH, first_column + t * TILE, k, lane);
 
 // Intel's instructions need sub-groups of this size.
@@ -151,16 +151,16 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
   const long a_stride = (A_ALONG_K ? &a_layout.rows : &a_layout.columns)->strides[0];
   const long b_stride = (B_ALONG_K ? &b_layout.columns : &b_layout.rows)->strides[0];
   __global const ushort *a_from = (__global const ushort *)(a + a_offset) + batch * a_layout.batch_stride +
-      chunk_offset(row + FIRST_OUTER(A_ALONG_K, BLOCK_ROWS), first_k + FIRST_K(A_ALONG_K, BLOCK_ROWS), A_ALONG_K,
-                   a_stride);
+                                  chunk_offset(row + FIRST_OUTER(A_ALONG_K, BLOCK_ROWS),
+                                               first_k + FIRST_K(A_ALONG_K, BLOCK_ROWS), A_ALONG_K, a_stride);
   __global const ushort *b_from = (__global const ushort *)(b + b_offset) + batch * b_layout.batch_stride +
-      chunk_offset(column + FIRST_OUTER(B_ALONG_K, BLOCK_COLUMNS), first_k + FIRST_K(B_ALONG_K, BLOCK_COLUMNS),
-                   B_ALONG_K, b_stride);
+                                  chunk_offset(column + FIRST_OUTER(B_ALONG_K, BLOCK_COLUMNS),
+                                               first_k + FIRST_K(B_ALONG_K, BLOCK_COLUMNS), B_ALONG_K, b_stride);
 #if A_KIND == FROM_IM2COL || B_KIND == FROM_IM2COL
 #define POSITION_CHUNKS (A_KIND == FROM_IM2COL ? A_CHUNKS : B_CHUNKS)
   __global const ushort *input = A_KIND == FROM_IM2COL
-      ? (__global const ushort *)(a + a_offset) + batch * a_layout.batch_stride
-      : (__global const ushort *)(b + b_offset) + batch * b_layout.batch_stride;
+                                     ? (__global const ushort *)(a + a_offset) + batch * a_layout.batch_stride
+                                     : (__global const ushort *)(b + b_offset) + batch * b_layout.batch_stride;
   const uint first = (uint)(A_KIND == FROM_IM2COL ? row : column) + item / ROW_CHUNKS;
   const uint positions = (uint)(A_KIND == FROM_IM2COL ? extent.rows : extent.columns);
   Corner corners[POSITION_CHUNKS];

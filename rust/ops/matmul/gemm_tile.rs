@@ -107,7 +107,7 @@ impl Side {
     /// An operand; `None` if tiles cannot be loaded from it. k is its column index, or with `exchanged` its row index.
     fn of(operand: &GemmOperand, exchanged: bool) -> Option<Self> {
         let along_k = is_along_k(operand, exchanged);
-        let is_at_chunk = operand.memory().offset % CHUNK_BYTES as u64 == 0;
+        let is_at_chunk = operand.memory().offset.is_multiple_of(CHUNK_BYTES as u64);
         if let Some(im2col) = operand.im2col() {
             // The operand at the left has output positions as rows.
             let is_transposed = matches!(operand, GemmOperand::Im2colTransposed(_));

@@ -228,6 +228,7 @@ def test_float8_with_scales_of_blocks(device, no_fallback):
 def test_scaled_matmul_refuses_arguments_as_the_cpu_does(device):
     a, b = torch.randn(16, 32).to(FLOAT8[0]), torch.randn(32, 48).to(FLOAT8[0])
     one = torch.ones(())
+    half_into_float = {"out": torch.empty(0), "out_dtype": torch.float16}
     calls = [
         (ValueError, "Invalid scaling configuration", (a, b, torch.ones(15, 1), torch.ones(1, 48)), {}),
         (ValueError, "Invalid scaling configuration", (a.float(), b, one, one), {}),
@@ -235,7 +236,7 @@ def test_scaled_matmul_refuses_arguments_as_the_cpu_does(device):
         (RuntimeError, "must be a matrix", (a[0], b, one, one), {}),
         (RuntimeError, "Bias must be size 48", (a, b, one, one), {"bias": torch.ones(47)}),
         # oneDNN, which ATen uses on some CPUs, raises the other error.
-        ((ValueError, RuntimeError), "out_dtype must match", (a, b, one, one), {"out": torch.empty(0), "out_dtype": torch.float16}),
+        ((ValueError, RuntimeError), "out_dtype must match", (a, b, one, one), half_into_float),
     ]
     for kind, message, arguments, options in calls:
         for where in ("cpu", device):

@@ -1,4 +1,4 @@
-"""Matmuls by matrix instructions, each kind emulated: results, odd sizes and layouts, and the check before their use."""
+"""Matmuls and convolutions by emulated matrix instructions: odd sizes, layouts, and the check before their use."""
 
 import json
 from textwrap import dedent
@@ -92,3 +92,74 @@ def test_a_wrong_choice_is_an_error():
     """
     message = run("emulated:sse", code)["message"]
     assert "TORCH_OPENCL_MATRIX=emulated:sse: expected off, auto or emulated:KIND, with one of mma, wmma" in message
+
+
+CONVOLUTIONS = """
+    import json
+    import torch
+    import torch.nn.functional as F
+    torch.manual_seed(0)
+
+    def check(expected, found):
+        error = (found.cpu().double() - expected).abs().max() / expected.abs().max()
+        assert error < 1e-3, error
+
+    def compare(channels, out_channels, kernel, stride, padding, dilation, groups, format):
+        x = torch.randn(2, channels, 9, 11).half()
+        weight = torch.randn(out_channels, channels // groups, *kernel).half() / 8
+        bias = torch.randn(out_channels).half()
+        settings = stride, padding, dilation, groups
+        inputs = [x.double().requires_grad_(), weight.double().requires_grad_()]
+        expected = F.conv2d(*inputs, bias.double(), *settings)
+        scale = torch.randn_like(expected).half()
+        gradients = torch.autograd.grad(expected, inputs, scale.double())
+        inputs = [t.to("opencl").contiguous(memory_format=format).requires_grad_() for t in (x, weight)]
+        found = F.conv2d(*inputs, bias.to("opencl"), *settings)
+        assert found.is_contiguous(memory_format=format)
+        check(expected.detach(), found.detach())
+        scale = scale.to("opencl").contiguous(memory_format=format)
+        for theirs, ours in zip(gradients, torch.autograd.grad(found, inputs, scale)):
+            check(theirs, ours)
+
+    cases = (
+        (24, 32, (3, 3), 1, 1, 1, 1),
+        (16, 24, (3, 5), 2, (2, 1), 2, 1),
+        (32, 48, (3, 3), 1, 1, 1, 2),
+        (64, 32, (1, 1), 1, 0, 1, 1),
+    )
+    for case in cases[:COUNT]:
+        for format in (torch.channels_last, torch.contiguous_format):
+            compare(*case, format)
+    print(json.dumps(torch.backends.opencl.matrix_instructions()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [("mma", 1), pytest.param("mma", 4, marks=pytest.mark.slow), pytest.param("dpas16", 4, marks=pytest.mark.slow)],
+)
+def test_convolutions_by_matrix_instructions(kind, count):
+    report = run(f"emulated:{kind}", CONVOLUTIONS.replace("COUNT", str(count)))
+    # Images as either operand, and gradients of weights.
+    assert report["used"] >= 3
+    assert report["refused"] == 0
+
+
+FUSED = """
+    import json
+    import torch
+    import torch.nn.functional as F
+    torch.manual_seed(0)
+    x, weight, factor = torch.randn(130, 72).half(), torch.randn(72, 136).half(), torch.randn(130, 136).half()
+    expected = F.silu(x.double() @ weight.double()) * factor.double()
+    function = torch.compile(lambda x, weight, factor: F.silu(x @ weight) * factor)
+    found = function(*(t.to("opencl") for t in (x, weight, factor))).cpu().double()
+    assert (found - expected).abs().max() / expected.abs().max() < 1e-3
+    print(json.dumps(torch.backends.opencl.matrix_instructions()))
+"""
+
+
+def test_fused_epilogues_follow_matrix_instructions():
+    report = run("emulated:mma", FUSED)
+    assert report["used"] == 1
+    assert report["refused"] == 0
