@@ -186,14 +186,27 @@ INLINE void block_matmul(__local const T *a, int a_row, int a_step, __local cons
                          int columns, int k_count, __local T *c, int c_row, int mode, __local const T *decay) {
   const int row_parts = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
   const int column_parts = (columns + BLOCK_VECTORS * VEC - 1) / (BLOCK_VECTORS * VEC);
+#ifdef IS_CPU
+#define FIRST_ROW (i % row_parts * BLOCK_ROWS)
+#define FIRST_COLUMN (i / row_parts * BLOCK_VECTORS * VEC)
+#define ROW_STEP 1
+#else
+// Neighbouring items take neighbouring columns, and the next row after these. What they read of A is in few rows, one
+// below the other: in different banks, if rows are not a multiple of the banks long.
+#define FIRST_ROW (i / column_parts)
+#define FIRST_COLUMN (i % column_parts * BLOCK_VECTORS * VEC)
+#define ROW_STEP row_parts
+#endif
   EACH(i, row_parts * column_parts) {
-    const int row = i % row_parts * BLOCK_ROWS, column = i / row_parts * BLOCK_VECTORS * VEC;
+    const int row = FIRST_ROW, column = FIRST_COLUMN;
     __local T *to = c + row * c_row + column;
 #if BLOCK_VECTORS > 1
     if (columns - column > VEC)
-      block_matmul_part_2(a + row * a_row, a_row, a_step, b + column, b_step, k_count, to, c_row, mode, decay + column);
+      block_matmul_part_2(a + row * a_row, a_row * ROW_STEP, a_step, b + column, b_step, k_count, to,
+                          c_row * ROW_STEP, mode, decay + column);
     else
 #endif
-      block_matmul_part_1(a + row * a_row, a_row, a_step, b + column, b_step, k_count, to, c_row, mode, decay + column);
+      block_matmul_part_1(a + row * a_row, a_row * ROW_STEP, a_step, b + column, b_step, k_count, to, c_row * ROW_STEP,
+                          mode, decay + column);
   }
 }

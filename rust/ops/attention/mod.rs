@@ -98,6 +98,8 @@ const GPU_PART: (i64, i64) = (1, 4);
 const GPU_LOCAL: i64 = 32 << 10;
 /// Items of a group on GPUs: a block of 32 x 32 scores has 64 parts of 4 x 4.
 const GPU_GROUP: usize = 64;
+/// Banks of local memory on GPUs, of 4 bytes: rows of as many elements, one below the other, begin in the same one.
+const BANKS: i64 = 32;
 /// Value on GPUs, equal to that in `scores.cl`.
 const SLICES: i64 = 8;
 
@@ -151,6 +153,8 @@ impl BlockSizes {
             // A matmul whose rows are a head's elements writes whole parts of rows.
             let step = lanes.max(rows.min(block));
             let width = div_ceil(width.max(1), step) * step;
+            let padded = if !is_cpu && width % BANKS == 0 { width + step } else { width };
+            let width = if pass.elements(block, padded) * size <= local_bytes { padded } else { width };
             if pass.elements(block, width) * size <= local_bytes {
                 let part = (if block > lanes { vectors } else { 1 }, rows.min(block));
                 return Some(Self { block, width, lanes, part, group: if is_cpu { 1 } else { GPU_GROUP } });
@@ -357,7 +361,7 @@ mod tests {
     #[test]
     fn blocks_shrink_until_they_fit() {
         let block_sizes = BlockSizes::of(Pass::Backward, false, 4, 48 << 10, 4, 256);
-        assert_eq!(block_sizes, Some(BlockSizes { block: 4, width: 256, lanes: 4, part: (1, 4), group: GPU_GROUP }));
+        assert_eq!(block_sizes, Some(BlockSizes { block: 4, width: 260, lanes: 4, part: (1, 4), group: GPU_GROUP }));
         let narrow = BlockSizes::of(Pass::Forward, true, 16, 32 << 10, 4, 250);
         assert_eq!(narrow, Some(BlockSizes { block: 8, width: 256, lanes: 8, part: (1, 8), group: 1 }));
     }
