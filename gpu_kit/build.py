@@ -24,10 +24,10 @@ COPIED += ("LICENSE-APACHE", "LICENSE-MIT", "gpu_kit/__init__.py", "gpu_kit/chec
 LEFT_OUT = ("test_setup.py", "test_install.py", "test_kernel_sources.py", "test_oclgrind.py")
 LEFT_OUT += ("test_gpu_kit.py", "test_gpu_check.py", "test_gpu_check_drivers.py")
 LEFT_OUT += ("test_coalescing.py", "test_gpu_compile.py", "test_drivers.py", "test_releases.py", "test_docs.py")
-LEFT_OUT += ("test_house.py",)
+LEFT_OUT += ("test_house.py", "test_tile_layouts.py")
 # Tests of programs that are parts of the check, of the other class of kernels, and of PoCL's cache.
 LEFT_OUT += ("test_benchmarks.py", "test_fuzz.py", "test_tune.py", "test_device_class.py", "test_damaged_caches.py")
-LEFT_OUT += ("test_process_runner.py",)
+LEFT_OUT += ("test_process_runner.py", "test_sample.py")
 LEFT_OUT += ("test_sweep.py", "test_upstream.py", "test_models.py", "test_fakes.py", "test_examples.py")
 # Tests that need a C++ compiler, or libraries that the kit does not have.
 LEFT_OUT += ("test_c_interface.py", "test_bundle.py", "test_integrations.py", "test_quantized.py")

@@ -43,6 +43,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         weight=12,
         least=LEAST_SECONDS,
         files={
+            "ops/test_matrix_instructions.py": 2,
             "ops/device_class_cases.py": 4,
             "ops/device_class_attention_cases.py": 1,
             "ops/device_class_order_cases.py": 1,

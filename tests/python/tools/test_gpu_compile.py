@@ -13,6 +13,7 @@ sys.path.insert(0, str(TESTS))
 from gpu_compile import build, limits, report, sources, targets, tools  # noqa: E402
 from gpu_compile.build import Result  # noqa: E402
 from gpu_compile.figures import CompileError, Figures, TooSlow  # noqa: E402
+from gpu_compile.loops import matrix_share  # noqa: E402
 from gpu_compile.occupancy import MULTIPROCESSORS, occupancy, of_launch  # noqa: E402
 from gpu_compile.programs import Launch, Program  # noqa: E402
 from gpu_compile.record import read, record_calls  # noqa: E402
@@ -250,14 +251,14 @@ def test_results_are_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setattr(build, "FOLDER", tmp_path)
     monkeypatch.setattr(TARGETS["sm_90"], "compile", fail)
     monkeypatch.setattr(tools.Tools, "version", "1")
-    program, compilers = Text("text", "", ""), tools.Tools(tmp_path, tmp_path, tmp_path)
+    program, compilers = Text("text", "", ""), tools.Tools(tmp_path, tmp_path, tmp_path, tmp_path)
     found = [build.compile_all([program], ["sm_90"], compilers, 1) for _ in range(3)]
     assert [results[0].error for results, left in found] == ["no result", "mistake", "mistake"]
     assert build.compile_all([Text("text", "other", "")], ["sm_90"], compilers, 1, seconds=-1) == ([], 1)
     # Another libclc counts as another compiler.
     (tmp_path / tools.LIBRARIES[0]).write_text("other")
     assert build.known(program, "sm_90", compilers) is not None
-    assert build.known(program, "sm_90", tools.Tools(tmp_path, tmp_path, tmp_path)) is None
+    assert build.known(program, "sm_90", tools.Tools(tmp_path, tmp_path, tmp_path, tmp_path)) is None
 
 
 class Text(Program):
@@ -349,3 +350,26 @@ def test_mistakes_do_not_compile(compilers: tools.Tools, target: str, source: st
     """Names, functions without a body, doubles on a device without them, and loops that cannot be unrolled."""
     with pytest.raises(CompileError, match=text):
         TARGETS[target].compile(Text("text", source, "-cl-std=CL1.2 -w"), compilers)
+
+
+SASS = """
+        /*0000*/                   IMAD R1, R1, R2, R3 ;
+.L_x_1:
+        /*0010*/                   BAR.SYNC 0x0 ;
+        /*0020*/              @!P0 BRA `(.L_x_2) ;
+        /*0030*/                   LDGSTS.E.ZFILL [R4], [R6.64], P1 ;
+        /*0040*/                   BRA `(.L_x_3) ;
+.L_x_2:
+        /*0050*/                   LDGSTS.E [R4], [R6.64] ;
+.L_x_3:
+        /*0060*/                   HMMA.16816.F32 R8, R12, R16, R8 ;
+        /*0070*/                   HMMA.16816.F32 R20, R12, R18, R20 ;
+        /*0080*/               @P2 BRA `(.L_x_1) ;
+        /*0090*/                   EXIT ;
+"""
+
+
+def test_the_share_of_matrix_instructions_is_that_of_the_loop_without_edges() -> None:
+    # Of the barrier, two branches, the copy of a whole chunk and two products.
+    assert matrix_share(SASS) == pytest.approx(2 / 6)
+    assert matrix_share("        /*0000*/  EXIT ;") == 0

@@ -1,5 +1,6 @@
 """Kernels under Oclgrind: no data races between work-items, no out-of-bounds access, and right results."""
 
+import json
 import re
 from pathlib import Path
 
@@ -181,6 +182,7 @@ NOT_CALLED = {
     "conv_weight": "only for gradients of weights of many channels: minutes",
     "fft_block": "needs llvm.experimental.noalias.scope.decl, which Oclgrind 21.10 lacks",
     "gemm_dot": "has no local block, but calls a function with the name of one that has",
+    "gemm_tile": "test_tiles_have_no_races_and_stay_within_bounds runs it",
     "gemm_local_dot": "the shortest sum that uses it takes a minute",
     "int4_few_rows": "needs packed weights",
     "var_mean_merge": "needs llvm.experimental.noalias.scope.decl, which Oclgrind 21.10 lacks",
@@ -218,6 +220,26 @@ def test_kernels_have_no_races_and_stay_within_bounds(device_class: str, tmp_pat
 
 def test_kernels_that_are_left_out_exist() -> None:
     assert kernels_with_local_blocks().issuperset({*NOT_CALLED, *ONLY_ON["cpu"], *ONLY_ON["gpu"]})
+
+
+# The first matmul also runs the check of results, with blocks at all edges.
+TILES = """
+    import json
+    import torch
+    torch.manual_seed(0)
+    a, b = torch.randn(24, 40).half(), torch.randn(40, 24).half()
+    torch.testing.assert_close((a.to("opencl") @ b.to("opencl")).cpu(), a @ b, rtol=4e-3, atol=1e-2)
+    print(json.dumps(torch.backends.opencl.matrix_instructions()))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mma", "mfma"])  # with copies that continue, and by registers
+def test_tiles_have_no_races_and_stay_within_bounds(kind: str, tmp_path: Path) -> None:
+    # As much local memory as an emulation takes.
+    variables = {"TORCH_OPENCL_MATRIX": f"emulated:{kind}", "OCLGRIND_LOCAL_MEM_SIZE": str(128 << 10)}
+    report = json.loads(run_clean(TILES, "gpu", tmp_path, **variables).splitlines()[-1])
+    assert report["used"] == 1
 
 
 @pytest.mark.slow
