@@ -18,6 +18,7 @@ LIBRARIES = {
     "safetensors": "safetensors",
     "sentence_transformers": "sentence_transformers",
     "stable_baselines3": "stable_baselines3",
+    "torchao": "torchao",
     "transformers": "transformers",
     "ultralytics": "ultralytics",
 }
