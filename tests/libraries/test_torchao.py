@@ -8,14 +8,14 @@ import torch_opencl
 from torch_opencl.quantized import QuantizedWeight
 
 pytest.importorskip("torchao", reason="torchao is not installed: make libraries", exc_type=ImportError)
-from torchao.quantization import (  # noqa: E402
+from torchao.quantization import (
     Int4WeightOnlyConfig,
     Int8DynamicActivationInt8WeightConfig,
     Int8WeightOnlyConfig,
     IntxWeightOnlyConfig,
     quantize_,
 )
-from torchao.quantization.granularity import PerAxis, PerGroup  # noqa: E402
+from torchao.quantization.granularity import PerAxis, PerGroup
 
 ROWS, COLUMNS = 96, 256
 CONFIGS = {
