@@ -125,8 +125,8 @@ def _from_hp(original: Callable[..., Any], cls: Any, w: Tensor, block_size: list
         return original(cls, w, block_size)
     if w.dim() != 2 or w.shape[1] % _CHUNK or block_size[0] != 1:
         raise NotImplementedError(
-            f"Int4PlainInt32Tensor on opencl: expected a weight [rows, columns] with a multiple of {_CHUNK} columns, in "
-            f"groups of columns, but got shape {tuple(w.shape)} and blocks {list(block_size)}"
+            f"Int4PlainInt32Tensor on opencl: expected a weight [rows, columns] with a multiple of {_CHUNK} columns, "
+            f"in groups of columns, but got shape {tuple(w.shape)} and blocks {list(block_size)}"
         )
     primitives = importlib.import_module("torchao.quantization.quant_primitives")
     limits = torch.int32, 0, 15
