@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from torch_opencl import _embedded_driver, _lazy, _load, diagnostics
+from torch_opencl import _embedded_driver, _lazy, _load, backends, diagnostics
 
 NO_DRIVER = """\
 OpenCL needs a driver for the device. On Debian and Ubuntu, as root:
@@ -77,6 +77,7 @@ def collect() -> dict[str, Any]:
         report["cause"] = _lazy.no_device_reason()
         report["devices"] = [json.loads(native.device_properties(i)) for i in range(_lazy.device_count())]
         report["self_test"] = [self_test(torch.device("opencl", i)) for i in range(_lazy.device_count())]
+        report["matrix_instructions"] = [_matrix(torch.device("opencl", i)) for i in range(_lazy.device_count())]
         report["tuning"] = [json.loads(native.tuning(i)) for i in range(_lazy.device_count())]
         report["kernel_cache"] = diagnostics.kernel_cache_info()
         report["fallbacks"] = diagnostics.fallbacks()
@@ -114,6 +115,17 @@ def self_test(device: torch.device) -> dict[str, Any]:
     except Exception as failure:
         return {"ok": False, "error": str(failure)}
     return {"ok": True}
+
+
+def _matrix(device: torch.device) -> dict[str, Any]:
+    """Return `backends.matrix_instructions` after a matmul that uses them."""
+    try:
+        if backends.matrix_instructions(device)["kind"] is not None:
+            x = torch.ones(32, 32, dtype=torch.float16, device=device)
+            (x @ x).cpu()
+        return backends.matrix_instructions(device)
+    except RuntimeError as failure:  # a wrong setting, or a bundle without the kernel
+        return {"kind": None, "error": str(failure)}
 
 
 def _advice(report: dict[str, Any]) -> Iterator[str]:
@@ -161,6 +173,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         yield f"opencl:{index}"
         yield from (f"  {line}" for line in _device_lines(device))
         yield f"  matmuls: {_tuning(report['tuning'][index])}"
+        yield f"  matrix instructions: {_instructions(report['matrix_instructions'][index])}"
         yield f"  self-test: {_outcome(report['self_test'][index])}"
     if report["devices"]:
         cache = report["kernel_cache"]
@@ -196,6 +209,13 @@ def _device_lines(device: dict[str, Any]) -> Iterator[str]:
 
 def _tuning(tuning: dict[str, Any]) -> str:
     return "as by default" if tuning["values"] == tuning["defaults"] else f"tuned, {tuning['path']}"
+
+
+def _instructions(matrix: dict[str, Any]) -> str:
+    if matrix["kind"] is None:
+        return matrix.get("error", "none that matmuls in float16 and bfloat16 use")
+    kind = f"{matrix['kind']}, emulated" if matrix["emulated"] else matrix["kind"]
+    return f"{kind}: refused after a check" if matrix["refused"] else f"{kind}, for float16 and bfloat16"
 
 
 def _mib(size: int) -> str:
