@@ -8,10 +8,6 @@ from collections.abc import Iterator, Mapping
 
 PREFIX = "TORCH_OPENCL_"
 
-# As in rust/ops/matmul/tile_kind.rs.
-_TILE_KINDS = ("mma", "wmma", "wmma12", "mfma", "dpas16", "dpas8")
-_EMULATED = tuple(f"emulated:{kind}{end}" for kind in _TILE_KINDS for end in ("", ":wrong"))
-
 # Every variable that the package reads, and its allowed values if these are few. docs/options.md explains them.
 VARIABLES: Mapping[str, tuple[str, ...]] = {
     "TORCH_OPENCL_BLAS": ("auto", "opencl", "host", "cublas"),
@@ -21,7 +17,7 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "TORCH_OPENCL_DEVICE_CLASS": ("cpu", "gpu"),
     "TORCH_OPENCL_FALLBACK": ("warn", "silent", "error"),
     "TORCH_OPENCL_KERNEL_BUNDLE": (),
-    "TORCH_OPENCL_MATRIX": ("auto", "off", *_EMULATED),
+    "TORCH_OPENCL_MATRIX": (),
     "TORCH_OPENCL_PROGRESS": ("auto", "never"),
     "TORCH_OPENCL_SMALL_CALLS": ("host", "kernels"),
     "TORCH_OPENCL_SPECIALIZE": ("background", "eager", "never"),
