@@ -86,21 +86,26 @@ struct Convolution {
     return weight.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
   }
 
-  // Format in which kernels read images: that of the result, as other kernels that read one format and write another
-  // take up to three times as long. Matrix instructions need runs of channels, whatever the result is.
-  at::MemoryFormat operand_format() const {
-    const bool needs_runs =
-        weight.dim() > 3 && bridge::convolution_needs_channels_last(arg(input), arg(weight), groups);
-    return needs_runs ? channels_last() : memory_format();
+  // True if matrix instructions compute this convolution, or with `scatters` its transpose: they need runs of channels
+  // in images and in the weight, whatever the format of the result.
+  bool needs_runs(bool scatters) const {
+    const bool is_one = groups == 1 && std::all_of(stride.begin(), stride.end(), [](int64_t step) { return step == 1; });
+    return weight.dim() > 3 && (is_one || !scatters) &&
+        bridge::convolution_needs_channels_last(arg(input), arg(weight), groups);
   }
 
-  static at::Tensor formatted(const at::Tensor& image, at::MemoryFormat format) {
+  // An image in the format of the result, as kernels that read one format and write another take up to three times as
+  // long, or with runs of channels.
+  at::Tensor formatted(const at::Tensor& image, at::MemoryFormat format, bool needs_runs) const {
+    if (needs_runs) return image.contiguous(channels_last());
     return image.suggest_memory_format() == format ? repeated_in_batches_only(image, format) : image.contiguous(format);
   }
 
-  // The weight, whose elements kernels read in the order of the image.
-  at::Tensor formatted_weight(at::MemoryFormat format) const {
-    return format == memory_format() ? repeated_in_batches_only(weight) : weight.contiguous(format);
+  // The weight; if it needs runs, of the channels that are summed: with `scatters` those of the first dimension.
+  at::Tensor formatted_weight(bool needs_runs, bool scatters) const {
+    if (!needs_runs) return repeated_in_batches_only(weight);
+    if (!scatters) return weight.contiguous(channels_last());
+    return weight.transpose(0, 1).contiguous(channels_last()).transpose(0, 1);
   }
 
   // Raises unless the bias has a value for each channel of an output of these sizes.
@@ -177,8 +182,9 @@ at::Tensor convolution(const Arguments<at::_ops::convolution_overrideable>& args
         symbolic(call.output_padding), call.groups);
     if (result.has_value()) return result->contiguous(format);
   }
-  const at::MemoryFormat inside = call.operand_format();
-  const at::Tensor image = call.formatted(input, inside), kernel = call.formatted_weight(inside);
+  const bool needs_runs = call.needs_runs(args.transposed);
+  const at::Tensor image = call.formatted(input, format, needs_runs);
+  const at::Tensor kernel = call.formatted_weight(needs_runs, args.transposed);
   const at::Tensor output = at::empty(sizes, input.options().memory_format(format));
   if (!call.has_data()) {
     output.zero_();
@@ -216,9 +222,9 @@ void fused_convolution(
   if (format == at::MemoryFormat::ChannelsLast) strides = c10::get_channels_last_strides_2d(sizes);
   if (format == at::MemoryFormat::ChannelsLast3d) strides = c10::get_channels_last_strides_3d(sizes);
   const FusedOperands fused(epilogue, buffers, scalars);
-  const at::MemoryFormat operands = call.operand_format();
-  const at::MemoryFormat inside = operands == call.memory_format() ? format : operands;
-  const at::Tensor image = call.formatted(input, inside), kernel = call.formatted_weight(operands);
+  const bool needs_runs = call.needs_runs(/*scatters=*/false);
+  const at::Tensor image = call.formatted(input, format, needs_runs);
+  const at::Tensor kernel = call.formatted_weight(needs_runs, /*scatters=*/false);
   checked([&] {
     bridge::fused_convolution(
         fused.result(input.scalar_type(), sizes, strides), arg(image), arg(kernel), arg(bias), call.args(),
@@ -252,32 +258,38 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   }
   const bridge::ConvParameters parameters = call.args();
   const bool has_data = call.has_data() && grad_output.numel() > 0;
-  const at::MemoryFormat inside = call.operand_format();
-  const at::Tensor image = call.formatted(input, inside), kernel = call.formatted_weight(inside);
-  const at::Tensor gradient =
-      inside == format ? repeated_in_batches_only(grad_output, format) : call.formatted(grad_output, inside);
+  const auto formatted_gradient = [&](bool needs_runs) {
+    return needs_runs ? call.formatted(grad_output, format, true) : repeated_in_batches_only(grad_output, format);
+  };
   at::Tensor grad_input, grad_weight, grad_bias;
   if (args.output_mask[0]) {
     grad_input = has_data ? at::empty_like(input, format) : at::zeros_like(input, at::TensorOptions(), format);
     // The input's gradient is the transposed convolution of grad_output, or vice versa.
-    if (has_data)
+    if (has_data) {
+      const bool needs_runs = call.needs_runs(!transposed);
+      const at::Tensor gradient = formatted_gradient(needs_runs);
+      const at::Tensor kernel = call.formatted_weight(needs_runs, !transposed);
       checked([&] {
         bridge::convolve(
             arg(grad_input), arg(gradient), arg(kernel), arg(at::Tensor()), parameters, direction(!transposed));
       });
+    }
   }
   if (args.output_mask[1]) {
     grad_weight = has_data ? at::empty_like(weight, format) : at::zeros_like(weight, at::TensorOptions(), format);
-    // A transposed convolution exchanges the roles of input and output.
-    const at::Tensor& from = transposed ? gradient : image;
-    const at::Tensor& output = transposed ? image : gradient;
-    if (has_data)
+    if (has_data) {
+      const bool needs_runs = call.needs_runs(/*scatters=*/false);
+      const at::Tensor image = call.formatted(input, format, needs_runs), gradient = formatted_gradient(needs_runs);
+      // A transposed convolution exchanges the roles of input and output.
+      const at::Tensor& from = transposed ? gradient : image;
+      const at::Tensor& output = transposed ? image : gradient;
       checked([&] { bridge::convolve_backward_weight(arg(grad_weight), arg(from), arg(output), parameters); });
+    }
   }
   if (args.output_mask[2]) {
     at::DimVector dims{0};
     for (int64_t dim = 2; dim < grad_output.dim(); dim++) dims.push_back(dim);
-    grad_bias = gradient.sum(dims);
+    grad_bias = formatted_gradient(false).sum(dims);
   }
   return {grad_input, grad_weight, grad_bias};
 }

@@ -114,8 +114,8 @@ def matrix_instructions(device: _DeviceLike = None) -> dict[str, _Any]:
 
     Returns:
         ``kind``: their name in ``TORCH_OPENCL_MATRIX``, or None if the device has none that kernels use; ``emulated``;
-        and of this process ``used`` and ``refused``: how many programs gave right results in a check before their first
-        use, and how many did not, or did not compile. The others compute as on devices without such instructions.
+        and of this process ``used`` and ``refused``: how many forms of the kernel gave right results in a check before
+        their first use, and how many did not, or did not compile. The latter are not used.
 
     Raises:
         LibraryError: the native library cannot be loaded.

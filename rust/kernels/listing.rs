@@ -96,6 +96,11 @@ pub fn record_programs() {
     ahead_of_time::start_recording();
 }
 
+/// Returns true while programs are recorded.
+pub fn is_recording() -> bool {
+    RECORDED.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
 /// The programs of which kernels have been requested so far.
 pub fn recorded_programs() -> Vec<Listing> {
     let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);

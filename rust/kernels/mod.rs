@@ -38,7 +38,7 @@ pub use driver_cache::{check_driver_cache, driver_cache_obstacle, leave as leave
 pub use dtype::{Class, DType, RARE_DTYPES};
 pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};
-pub use listing::{record_programs, recorded_programs, Listing};
+pub use listing::{is_recording, record_programs, recorded_programs, Listing};
 pub use program::CachedProgram;
 pub use progress::{check_progress, end as end_progress, show as show_progress};
 pub use source::{Family, Switch};

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 
-from gpu_compile import figures, intel, targets
+from gpu_compile import figures, intel, loops, targets
 from gpu_compile.figures import CompileError, Figures, TooSlow
 from gpu_compile.programs import Program
 from gpu_compile.targets import TARGETS
@@ -127,7 +127,7 @@ def _origins(target: str, tools: Tools) -> tuple[str, ...]:
     """Return the versions of the compilers for a target, and of the source that reads their figures."""
     if isinstance(TARGETS[target], intel.Intel):
         return tools.ocloc_version, _texts(figures, intel)
-    return tools.version, tools.library, _texts(figures, targets)
+    return tools.version, tools.library, _texts(figures, loops, targets)
 
 
 @cache

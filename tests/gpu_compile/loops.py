@@ -1,22 +1,22 @@
-"""The loop of a kernel that has the matrix instructions, and their share of it."""
+"""The loop of a kernel for NVIDIA's GPUs that has the matrix instructions, and their share of it."""
 
 import re
 from collections.abc import Sequence
 
 # The loop's blocks that copy the edges of matrices, which whole blocks do not run.
-EDGES = re.compile(r"ZFILL|\bLDG\.\S*U16|global_load_(?:ushort|u16|short|d16)")
-MATRIX = re.compile(r"\b(?:HMMA|IMMA)\b|\bv_(?:wmma|mfma)_")
-LABEL = re.compile(r"^\s*\.?(L_x_\d+|LBB\d+_\d+):")
-BRANCH = re.compile(r"\b(?:BRA\S*|s_c?branch\S*)\b.*?\.?(L_x_\d+|LBB\d+_\d+)")
-# An instruction of SASS ("/*0a40*/  @P0 FFMA R1, ...") or of AMDGCN ("  v_add_u32 v1, ..."), but not a comment.
-INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?!@!PT)[@A-Z]|^\s+[a-z]\w+\s")
+EDGES = re.compile(r"ZFILL|\bLDG\.\S*U16")
+MATRIX = re.compile(r"\bHMMA\b")
+LABEL = re.compile(r"^\s*\.?(L_x_\d+):")
+BRANCH = re.compile(r"\bBRA\S*\b.*?\.?(L_x_\d+)")
+# Such as "/*0a40*/  @P0 FFMA R1, ...", but not one that never runs.
+INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?!@!PT)[@A-Z]")
 
 
 def matrix_share(code: str) -> float:
     """Return the share of matrix instructions in the loop that has most of them, without the code for edges.
 
     Args:
-        code: a kernel in SASS (`nvdisasm -c`) or AMDGCN assembly.
+        code: a kernel in SASS (`nvdisasm -c`).
 
     Returns:
         From 0 to 1; 0 if no loop has one.

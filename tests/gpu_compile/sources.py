@@ -16,6 +16,9 @@ CASES_LINE = "//@CASES@"
 FUNCTIONS_LINE = "//@FUNCTIONS@"
 # Programs that GPUs never build: Winograd convolutions, and GEMMs packed for a CPU's caches.
 CPU_ONLY = {"winograd", "matmul", "matmul_gelu", "matmul_fused"}
+# Programs that are not recorded: stub devices compute nothing, and fail the check of results before their use. The
+# kernel is that of gemm_tile, and the epilogue that of gemm_local_fused.
+UNRECORDED = {"gemm_tile_fused"}
 
 
 class UnknownProgram(Exception):

@@ -168,7 +168,6 @@ def amdgcn_figures(code: str) -> dict[str, Figures]:
             waves=int(number["Occupancy"]),
             vector_loads=sum("x2" in load or "x3" in load or "x4" in load for load in loads),
             loads=len(loads),
-            matrix_share=matrix_share(part),
         )
     return figures
 

@@ -91,7 +91,9 @@ INLINE void wait_for_copies(Copies *copies, int open) {
   const int finished = max(copies->groups - open, 0);
   for (int g = 0; g < finished; ++g) done += copies->sizes[g];
   for (int i = 0; i < done; ++i) {
-    uint words[4] = {0, 0, 0, 0};
+    // The hardware requires multiples of 16 bytes: anything else gives NaN here.
+    const uint fault = (size_t)copies->from[i] % 16 && copies->bytes[i] > 0 ? 0x7fff7fffu : 0;
+    uint words[4] = {fault, fault, fault, fault};
     for (int e = 0; 2 * e < copies->bytes[i]; ++e)
       words[e / 2] |= (uint)((__global const ushort *)copies->from[i])[e] << (e % 2 * 16);
     *copies->to[i] = (uint4)(words[0], words[1], words[2], words[3]);

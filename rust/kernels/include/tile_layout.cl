@@ -7,7 +7,7 @@
 //   A[TILE_A_ROW(lane, e)][TILE_A_K(lane, e)]        B[TILE_B_K(lane, e)][TILE_B_COLUMN(lane, e)]
 //   C[TILE_C_ROW(lane, i)][TILE_C_COLUMN(lane, i)]
 //
-// Only these macros know a layout: the vendors' files, the emulation and the kernels read them. The order of k does not
+// Kernels and the emulation know a layout by these macros alone. The order of k does not
 // matter if A and B share it, so it need not be the hardware's.
 //
 // A file for each vendor defines the same functions:

@@ -117,12 +117,16 @@ impl WeightStrides {
     }
 }
 
-/// Returns true if matrix instructions compute a convolution, forward and backward, of operands in channels-last format
-/// only. A device that cannot be used is reported by the convolution itself.
+/// Returns true if matrix instructions can compute a convolution of operands with runs of channels. A device that cannot
+/// be used is reported by the convolution itself.
 fn convolution_needs_channels_last(input: &Tensor<'_>, weight: &Tensor<'_>, groups: i64) -> bool {
     let Ok(target) = Target::of(input.address) else { return false };
-    let is_run = |channels: i64| channels % gemm_tile::CHUNK == 0;
-    is_run(input.size(1) / groups) && is_run(weight.size(0) / groups) && gemm_tile::computes(&target, input.dtype)
+    // The channels of a group that are summed, and those of the result, in either order.
+    let channels = [weight.size(0) / groups, weight.size(1)];
+    let taps: i64 = weight.sizes.iter().skip(2).product();
+    let least = channels[0].min(channels[1]);
+    channels.iter().all(|channels| channels % gemm_tile::CHUNK == 0)
+        && gemm_tile::computes(&target, input.dtype, least, least * taps)
 }
 
 /// Computes a value for each output position: `out = input * weight + bias`. `Forward` is a convolution's forward pass

@@ -23,7 +23,7 @@ use crate::ops::tuning::GpuTuning;
 use crate::ops::Target;
 
 /// A part of k shorter than this is not worth separate sums.
-const SHORTEST_SPLIT: i64 = 256;
+pub(super) const SHORTEST_SPLIT: i64 = 256;
 /// Work-groups per compute unit that share a single dot product, and the least number of terms per item for that.
 const DOT_GROUPS: i64 = 8;
 const DOT_TERMS: i64 = 16;

@@ -8,8 +8,7 @@
 // blocks, and all but one are being copied. Otherwise it has two, and the next block waits in registers while this one is
 // multiplied. Either way a step has one barrier: a block is overwritten one step after its last use.
 //
-// Constants: TILE_KIND, TILE_EMULATED, BLOCK_ROWS, BLOCK_COLUMNS, BLOCK_K, GROUPS_DOWN, GROUPS_ACROSS, STAGES,
-// TILES_AHEAD (2 if the next tiles are loaded while these are multiplied), A_ALONG_K and B_ALONG_K (rows of an operand
+// Constants: TILE_KIND, TILE_EMULATED, BLOCK_ROWS, BLOCK_COLUMNS, BLOCK_K, GROUPS_DOWN, GROUPS_ACROSS, STAGES, A_ALONG_K and B_ALONG_K (rows of an operand
 // in memory run along k), A_ALIGNED and B_ALIGNED (all its chunks are at multiples of 16 bytes), A_KIND and B_KIND
 // (gemm_operands.cl), LINES (the result and the bias have one stride for rows and one for columns).
 
@@ -206,7 +205,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
 #endif
     __local const ushort *a_block = (__local const ushort *)(memory + stage * STAGE);
     __local const ushort *b_block = (__local const ushort *)(memory + stage * STAGE + A_BLOCK);
-#if TILES_AHEAD == 2
+    // The next tiles are loaded while these are multiplied.
     TileA a_tiles[2][ROW_TILES];
     TileB b_tiles[2][COLUMN_TILES];
     LOAD_TILES(a_tiles[0], b_tiles[0], 0)
@@ -217,14 +216,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
       }
       tile_multiply(sums, a_tiles[now], b_tiles[now], ROW_TILES, COLUMN_TILES, lane, sub_group TILE_PASS);
     }
-#else
-    _Pragma("unroll 2") for (int k = 0; k < BLOCK_K; k += TILE_K) {
-      TileA a_tiles[ROW_TILES];
-      TileB b_tiles[COLUMN_TILES];
-      LOAD_TILES(a_tiles, b_tiles, k)
-      tile_multiply(sums, a_tiles, b_tiles, ROW_TILES, COLUMN_TILES, lane, sub_group TILE_PASS);
-    }
-#endif
 #if ASYNC
     stage = stage == STAGES - 1 ? 0 : stage + 1;
 #else

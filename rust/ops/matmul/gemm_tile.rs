@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::epilogue::{Activation, Epilogue};
-use super::gemm_local::{finish, is_along_k, is_plain};
+use super::gemm_local::{finish, is_along_k, is_plain, SHORTEST_SPLIT};
 use super::matrix::{Matrix, MatrixOperand};
 use super::operands::{Gemm, GemmOperand};
 use super::plan::GemmSize;
@@ -24,11 +24,9 @@ pub const CHUNK: i64 = CHUNK_BYTES / 2;
 /// Smaller matmuls fill no tile: most of the products would be of zeros.
 const LEAST_SIDE: i64 = 16;
 const LEAST_K: i64 = 32;
-/// A part of k shorter than this is not worth separate sums.
-const SHORTEST_SPLIT: i64 = 256;
 /// Elements of a vector that the epilogue stores.
 const STORED: i64 = 8;
-/// Rows of results that a sub-group stores at a time, and the padding of each.
+/// Rows of results that a sub-group stores at a time, and the padding of each; as in `OUT_PITCH` of `gemm_tile.cl`.
 const TILE: i64 = 16;
 const PADDING: i64 = 8;
 
@@ -41,7 +39,6 @@ pub(super) struct Block {
     groups_down: i64,
     groups_across: i64,
     stages: i64,
-    tiles_ahead: i64,
 }
 
 impl Block {
@@ -61,7 +58,7 @@ impl Block {
             (true, false) => 4,
             (false, _) => 2,
         };
-        Self { rows: side, columns: side, k: 32, groups_down, groups_across, stages, tiles_ahead: 2 }
+        Self { rows: side, columns: side, k: 32, groups_down, groups_across, stages }
     }
 
     pub(super) const fn items(&self, unit: TileUnit) -> i64 {
@@ -118,9 +115,9 @@ impl Side {
             return None;
         }
         let Matrix { rows, columns, batch_stride } = operand.layout();
-        let strides = [rows.stride(), columns.stride(), batch_stride];
-        let aligned = is_at_chunk && strides.iter().all(|stride| *stride == 1 || stride % CHUNK == 0);
-        Some(Self::matrix(along_k, aligned))
+        // From one row in memory to the next: the index that is not dense.
+        let pitch = if along_k == exchanged { columns.stride() } else { rows.stride() };
+        Some(Self::matrix(along_k, is_at_chunk && pitch % CHUNK == 0 && batch_stride % CHUNK == 0))
     }
 }
 
@@ -135,7 +132,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    fn constants(&self) -> [Constant; 16] {
+    fn constants(&self) -> [Constant; 15] {
         let Self { unit, block, a, b, .. } = *self;
         [
             ("TILE_KIND", unit.kind as i64),
@@ -146,7 +143,6 @@ impl Form {
             ("GROUPS_DOWN", block.groups_down),
             ("GROUPS_ACROSS", block.groups_across),
             ("STAGES", block.stages),
-            ("TILES_AHEAD", block.tiles_ahead),
             ("A_KIND", a.kind),
             ("B_KIND", b.kind),
             ("A_ALONG_K", i64::from(a.along_k)),
@@ -165,7 +161,7 @@ impl Form {
             .define("SPEC_DTYPE1", i64::from(out.code()))
             .define("SPEC_DTYPE2", i64::from(bias.code()))
             .define("ACTIVATION", i64::from(activation.repr));
-        // Drivers on which a program needs clang's builtins are known by the device's kind.
+        // Only AMD's own driver has these kinds, and it compiles clang's builtins.
         let needs_clang = self.unit.emulated == 0 && self.unit.kind.needs_clang();
         let spec = if needs_clang { spec.define("HAS_CLANG_BUILTINS", 1) } else { spec };
         self.constants().iter().fold(spec, |spec, (name, value)| spec.define(name, *value))
@@ -216,20 +212,33 @@ pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
         let images = |kind, along_k| Side { kind, along_k, aligned: true };
         let sides = [(images(1, true), along_k), (along_k, images(1, true)), (along_columns, images(2, false))];
         for ((a, b), is_large) in sides.into_iter().flat_map(|sides| [(sides, true), (sides, false)]) {
-            add(Form { unit, block: Block::of(unit, is_large, unit.kind.has_copies()), dtype, a, b }, false);
+            if !(is_large && spills(unit, &b)) {
+                add(Form { unit, block: Block::of(unit, is_large, unit.kind.has_copies()), dtype, a, b }, false);
+            }
         }
     }
     Ok(found)
 }
 
-/// Returns true if matrix instructions multiply elements of a dtype on a device, and no result has been wrong.
-pub fn computes(target: &Target, dtype: DType) -> bool {
-    let has_unit = || TileUnit::of(&target.device.info).is_ok_and(|unit| unit.is_some());
-    !target.is_cpu() && matches!(dtype, DType::F16 | DType::BF16) && has_unit() && !has_failed(target)
+/// Returns true if matrix instructions compute matmuls of a dtype on a device, with at least so many rows, columns and
+/// values of k, and no form of the kernel has failed its check.
+pub fn computes(target: &Target, dtype: DType, side: i64, k: i64) -> bool {
+    let fits = |unit: TileUnit| Block::of(unit, false, unit.kind.has_copies()).fits(unit, target);
+    !target.is_cpu()
+        && matches!(dtype, DType::F16 | DType::BF16)
+        && side >= LEAST_SIDE
+        && k >= LEAST_K
+        && TileUnit::of(&target.device.info).is_ok_and(|unit| unit.is_some_and(fits))
+        && !has_failed(target)
+}
+
+/// Returns true if an item of the large block has too few registers.
+fn spills(unit: TileUnit, b: &Side) -> bool {
+    unit.kind == TileKind::Wmma && b.kind == 2
 }
 
 /// The plan of a GEMM; `None` if its operands are not 16-bit floats that tiles can be loaded from, if it is too small, or
-/// if the device's results have been wrong.
+/// if its form has failed its check.
 ///
 /// # Errors
 /// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.
@@ -249,7 +258,7 @@ pub fn plan(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<Opti
     let units = target.compute_units() as i64;
     let blocks = |block: &Block| div_ceil(rows, block.rows) * div_ceil(columns, block.columns) * batches;
     let large = Block::of(unit, true, is_async);
-    let fills = blocks(&large) >= units && large.fits(unit, target);
+    let fills = blocks(&large) >= units && large.fits(unit, target) && !spills(unit, &b);
     let block = if fills { large } else { Block::of(unit, false, is_async) };
     let form = Form { unit, block, dtype, a, b };
     if !block.fits(unit, target) || !is_right(target, &form) {

@@ -120,12 +120,12 @@ impl Choice {
 
     fn of_process() -> Result<Self> {
         static CHOICE: OnceLock<Result<Choice>> = OnceLock::new();
-        let read = || match std::env::var(VARIABLE) {
-            Ok(text) => Self::parse(&text).ok_or_else(|| {
+        let read = || match std::env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned()) {
+            Some(text) => Self::parse(&text).ok_or_else(|| {
                 let kinds = TileKind::ALL.map(TileKind::name).join(", ");
                 Error::Invalid(format!("{VARIABLE}={text}: expected off, auto or emulated:KIND, with one of {kinds}."))
             }),
-            Err(_) => Ok(Self::Auto),
+            None => Ok(Self::Auto),
         };
         CHOICE.get_or_init(read).clone()
     }

@@ -33,6 +33,11 @@ CALLS = """
     product(33, 47, 101, torch.bfloat16)  # rows of B and of A are not aligned
     product(24, 40, 1032, torch.float16)  # sums in parts of k
     product(40, 24, 72, torch.float16, batch=(3,))
+    # Rows that overlap, and batches one element apart: chunks are not at multiples of their size.
+    given, weight = torch.randn(3000).half(), torch.randn(72, 40).half()
+    for sizes, strides in (((130, 72), (1, 1)), ((3, 40, 72), (1, 72, 1))):
+        found = given.to("opencl").as_strided(sizes, strides) @ weight.to("opencl")
+        check(given.as_strided(sizes, strides).double() @ weight.double(), found, 1e-3)
     x, weight = torch.randn(24, 72).half(), torch.randn(40, 72).half()
     bias = torch.randn(40).half()
     device = [t.to("opencl") for t in (x, weight, bias)]
@@ -130,6 +135,10 @@ CONVOLUTIONS = """
         scale = scale.to("opencl").contiguous(memory_format=format)
         for theirs, ours in zip(gradients, torch.autograd.grad(found, inputs, scale)):
             check(theirs, ours)
+        weight = weight.transpose(0, 1).contiguous() if groups == 1 else weight
+        settings = stride, padding, 0, groups, dilation
+        inputs = [x.to("opencl").contiguous(memory_format=format), weight.to("opencl")]
+        check(F.conv_transpose2d(x.double(), weight.double(), None, *settings), F.conv_transpose2d(*inputs, None, *settings))
 
     cases = (
         (24, 32, (3, 3), 1, 1, 1, 1),
