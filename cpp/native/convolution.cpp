@@ -89,7 +89,8 @@ struct Convolution {
   // True if matrix instructions compute this convolution, or with `scatters` its transpose: they need runs of channels
   // in images and in the weight, whatever the format of the result.
   bool needs_runs(bool scatters) const {
-    const bool is_one = groups == 1 && std::all_of(stride.begin(), stride.end(), [](int64_t step) { return step == 1; });
+    const bool is_one =
+        groups == 1 && std::all_of(stride.begin(), stride.end(), [](int64_t step) { return step == 1; });
     return weight.dim() > 3 && (is_one || !scatters) &&
         bridge::convolution_needs_channels_last(arg(input), arg(weight), groups);
   }
