@@ -43,7 +43,6 @@ WINDOWS = "windows are apart by their stride; the elements between them are read
 ACROSS = "an operand is read across the rows that the result is written along"
 STRIDED = "output positions that read the same kernel elements are apart by the stride"
 WEIGHTS = "weights are few, and the kernel elements of a channel are adjacent in memory, not its channels"
-TILES = "a tile's row has 64 bytes, and rows whose size is not a multiple of it begin between sectors"
 SCALED = "the reads of adjacent items are apart by the scale; the elements between them are in the group's cache"
 ROWS = "rows of pixels are short and begin between sectors"
 SELECTED = "the elements that a mask selects are not adjacent"
@@ -54,8 +53,6 @@ ALLOWED: dict[str, list[Allowed]] = {
         Allowed("pointwise_strided", "add permuted", "load", 0.23, ACROSS),
     ],
     "copies": [
-        Allowed("transpose_tiles", "transpose bytes", "load store", 0.19, TILES),
-        Allowed("transpose_tiles", "transpose half", "load store", 0.32, TILES),
         Allowed("pointwise_strided", "eye", "store", 0.13, "a diagonal has one element per row"),
         Allowed("pointwise_strided", "permute", "load", 0.32, ACROSS),
     ],

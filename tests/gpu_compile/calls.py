@@ -115,9 +115,14 @@ def layers() -> Iterator[Call]:
         yield lambda device, function=function, dtype=dtype, rows=rows: backward(
             function(torch.zeros(rows, 3000, dtype=dtype, device=device, requires_grad=True))
         )
-    for dtype in (torch.uint8, torch.float16, torch.float32, torch.float64):
+    # Sizes for small and large tiles, of elements and of vectors.
+    for dtype, (rows, columns) in product(
+        (torch.uint8, torch.float16, torch.float32, torch.float64), ((69, 91), (80, 96), (1027, 1029), (1024, 1040))
+    ):
         yield (
-            lambda device, dtype=dtype: torch.empty(3, 70, 90, dtype=dtype, device=device).transpose(1, 2).contiguous()
+            lambda device, shape=(3, rows, columns), dtype=dtype: (
+                torch.empty(shape, dtype=dtype, device=device).transpose(1, 2).contiguous()
+            )
         )
     for dtype, columns in product((torch.uint8, torch.float16, torch.float32), (3, 64)):
         yield lambda device, dtype=dtype, columns=columns: torch.cat(

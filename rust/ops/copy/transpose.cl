@@ -97,32 +97,127 @@ __kernel void transpose_blocks(__global uchar *dst, ulong dst_offset, __global c
   }
 }
 #else
-// Neighbouring elements that an item moves, so that rows of a tile have at least 64 bytes, two sectors of memory.
-#define COLUMNS_PER_ITEM (WIDTH < 4 ? 4 / WIDTH : 1)
-#define SIDE 16
-#define TILE (SIDE * COLUMNS_PER_ITEM)
+// For GPUs: a group takes a tile of ROWS x COLUMNS elements of src through local memory, 64 bytes for each item, so that
+// both sides touch memory row by row. With ALIGNED every row and every column of the matrices begins at a multiple of
+// 16 bytes and has whole chunks of 16 bytes: items move chunks, else elements. It is a constant because compilers merge
+// a choice between both at run time into accesses of elements. No GPU has run this form yet.
+#define CHUNK 16
+#define LANES (CHUNK / WIDTH)
+#define LOADS 4
+#define ITEMS (ROWS * COLUMNS / (LOADS * LANES))
 
-// For GPUs: a tile goes through local memory so that both sides touch memory row by row. Work-groups are SIDE x SIDE;
-// the global range is one item for COLUMNS_PER_ITEM columns of src, one for COLUMNS_PER_ITEM rows (in whole tiles), and
-// the batch.
-__kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void transpose_tiles(
-    __global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset, const Layout layout) {
-  // One word of padding: a column then spreads over all banks of local memory.
-  __local Element tile[TILE][TILE + COLUMNS_PER_ITEM];
-  const int x = get_local_id(0) * COLUMNS_PER_ITEM, y = get_local_id(1);
-  const long column0 = get_group_id(0) * TILE, row0 = get_group_id(1) * TILE, batch = get_global_id(2);
-  const int rows = (int)min(layout.sizes[0] - row0, (long)TILE);
-  const int columns = (int)min(layout.sizes[1] - column0, (long)TILE);
+// Index of an element in the tile: columns of src are rows there. Rows are permuted, so that neither neighbours along a
+// row nor along a column are in the same bank, of 4 bytes: whole chunks change places, or else words.
+#if ALIGNED
+#define INDEX(row, column) ((column) * ROWS + ((row) ^ ((column) & -LANES)))
+#else
+#define WORD (WIDTH < 4 ? 4 / WIDTH : 1)
+#define INDEX(row, column) ((column) * ROWS + ((row) ^ ((column) * WORD & (ROWS - 1))))
+#endif
+
+#if ALIGNED
+typedef uint4 Chunk;
+
+// Elements of a column that are stored at once: those that an item loads, at most a chunk. Vectors by their components:
+// Intel's compiler keeps unions in memory.
+#if WIDTH == 1
+#define PART 4
+#define SPLIT(chunk, to) vstore16(as_uchar16(chunk), 0, to)
+#define PART_OF(rows, l) ((uchar4)((rows)[0][l], (rows)[1][l], (rows)[2][l], (rows)[3][l]))
+typedef uchar4 Part;
+#elif WIDTH == 2
+#define PART 4
+#define SPLIT(chunk, to) vstore8(as_ushort8(chunk), 0, to)
+#define PART_OF(rows, l) ((ushort4)((rows)[0][l], (rows)[1][l], (rows)[2][l], (rows)[3][l]))
+typedef ushort4 Part;
+#elif WIDTH == 4
+#define PART 4
+#define SPLIT(chunk, to) vstore4(chunk, 0, to)
+#define PART_OF(rows, l) ((uint4)((rows)[0][l], (rows)[1][l], (rows)[2][l], (rows)[3][l]))
+typedef uint4 Part;
+#else
+#define PART 2
+#define SPLIT(chunk, to) vstore2(as_ulong2(chunk), 0, to)
+#define PART_OF(rows, l) ((ulong2)((rows)[0][l], (rows)[1][l]))
+typedef ulong2 Part;
+#endif
+
+// An item takes a chunk of LOADS neighbouring rows. Rows after the last repeat it, so that no load is conditional.
+INLINE INLINED_ON_GPUS void load_tile(__local Element *tile, __global const uchar *from, long step, int rows,
+                                      int columns) {
+  const int item = get_local_id(0), row = item / (COLUMNS / LANES) * LOADS, column = item % (COLUMNS / LANES) * LANES;
+  if (row < rows && column < columns) {
+    Chunk chunks[LOADS];
+    Element loaded[LOADS][LANES];
+  UNROLL for (int i = 0; i < LOADS; i++) {
+      chunks[i] = *(__global const Chunk *)(from + min(row + i, rows - 1) * step + column * WIDTH);
+    }
+    UNROLL for (int i = 0; i < LOADS; i++) SPLIT(chunks[i], loaded[i]);
+    UNROLL for (int l = 0; l < LANES; l++) UNROLL for (int first = 0; first < LOADS; first += PART) {
+      *(__local Part *)(tile + INDEX(row + first, column + l)) = PART_OF(loaded + first, l);
+    }
+  }
+}
+
+INLINE INLINED_ON_GPUS void store_tile(__global uchar *to, long step, __local const Element *tile, int rows,
+                                       int columns) {
+  const int item = get_local_id(0), row = item % (ROWS / LANES) * LANES, column = item / (ROWS / LANES);
+  UNROLL for (int i = 0; i < LOADS; i++) {
+    const int c = column + i * (COLUMNS / LOADS);
+    // Loaded just before: clang splits a store to memory of a vector that was loaded outside this condition.
+    if (row < rows && c < columns) {
+      *(__global Chunk *)(to + c * step + row * WIDTH) = *(__local const Chunk *)(tile + INDEX(row, c));
+    }
+  }
+}
+#else
+// Elements of an item that are in flight.
+#define BATCH (WIDTH < 4 ? 16 : 64 / WIDTH)
+
+// Rows after the last repeat it, so that no load is conditional.
+INLINE INLINED_ON_GPUS void load_tile(__local Element *tile, __global const uchar *from, long step, int rows,
+                                      int columns) {
+  const int item = get_local_id(0), column = item % COLUMNS, apart = ITEMS / COLUMNS;
+  if (column < columns) {
+    for (int row = item / COLUMNS; row < rows; row += BATCH * apart) {
+      Element elements[BATCH];
+  UNROLL for (int i = 0; i < BATCH; i++) {
+        elements[i] = *(__global const Element *)(from + min(row + i * apart, rows - 1) * step + column * WIDTH);
+      }
+      UNROLL for (int i = 0; i < BATCH; i++) tile[INDEX(row + i * apart, column)] = elements[i];
+    }
+  }
+}
+
+INLINE INLINED_ON_GPUS void store_tile(__global uchar *to, long step, __local const Element *tile, int rows,
+                                       int columns) {
+  const int item = get_local_id(0), row = item % ROWS, apart = ITEMS / ROWS;
+  if (row < rows) {
+    for (int column = item / ROWS; column < columns; column += BATCH * apart) {
+      Element elements[BATCH];
+      UNROLL for (int i = 0; i < BATCH; i++) elements[i] = tile[INDEX(row, column + i * apart)];
+      UNROLL for (int i = 0; i < BATCH; i++) {
+        const int c = column + i * apart;
+        if (c < columns) *(__global Element *)(to + c * step + row * WIDTH) = elements[i];
+      }
+    }
+  }
+}
+#endif
+
+// The global range is ITEMS for COLUMNS columns of src, one for ROWS rows, and the batch.
+__kernel GROUPS_OF(ITEMS) void transpose_tiles(__global uchar *dst, ulong dst_offset, __global const uchar *src,
+                                               ulong src_offset, const Layout layout) {
+  __local Element tile[ROWS * COLUMNS] __attribute__((aligned(CHUNK)));
+  const long column0 = get_group_id(0) * COLUMNS, row0 = get_group_id(1) * ROWS, batch = get_global_id(2);
+  const int rows = (int)min(layout.sizes[0] - row0, (long)ROWS);
+  const int columns = (int)min(layout.sizes[1] - column0, (long)COLUMNS);
   const long from_step = layout.strides[1][0], to_step = layout.strides[0][1];
   __global const uchar *from =
       src + src_offset + offset_from(&layout, 1, 2, batch) + row0 * from_step + column0 * WIDTH;
   __global uchar *to = dst + dst_offset + offset_from(&layout, 0, 2, batch) + column0 * to_step + row0 * WIDTH;
-  UNROLL for (int r = y; r < TILE; r += SIDE) UNROLL for (int c = x; c < x + COLUMNS_PER_ITEM; c++) {
-    if (r < rows && c < columns) tile[r][c] = ((__global const Element *)(from + r * from_step))[c];
-  }
+  load_tile(tile, from, from_step, rows, columns);
   barrier(CLK_LOCAL_MEM_FENCE);
-  UNROLL for (int c = y; c < TILE; c += SIDE) UNROLL for (int r = x; r < x + COLUMNS_PER_ITEM; r++) {
-    if (c < columns && r < rows) ((__global Element *)(to + c * to_step))[r] = tile[r][c];
-  }
+  store_tile(to, to_step, tile, rows, columns);
 }
 #endif

@@ -7,10 +7,13 @@ use crate::ops::core::forms::Form;
 use crate::ops::core::space::{div_ceil, layout, span, Dim};
 use crate::ops::{Operand, Target};
 
-/// Side of a work-group of `transpose.cl`, and bytes of neighbouring elements that each item moves (at least one
-/// element).
+/// The smallest side of a matrix that GPUs transpose by tiles.
 const GPU_SIDE: i64 = 16;
-const GPU_WORD: i64 = 4;
+/// Bytes of a tile that each item moves, and of one access.
+const GPU_ITEM: i64 = 64;
+const GPU_CHUNK: i64 = 16;
+/// Work-groups per compute unit that a launch with large tiles must have. Not measured.
+const GPU_GROUPS: i64 = 2;
 /// Side of a CPU work-item's tile, in elements: the fastest of 64, 128 and 256 for 4096 x 4096 floats.
 const CPU_TILE: i64 = measured!("TRANSPOSE_TILE", 128);
 
@@ -44,9 +47,8 @@ pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>
 /// The smallest side of a matrix that kernels for this width transpose; `None` for elements of 16 bytes, and if groups
 /// are too small for a tile.
 fn least_side(target: &Target, width: i64) -> Option<i64> {
-    let has_groups = target.device.info.max_work_group as i64 >= GPU_SIDE * GPU_SIDE;
     match width {
-        _ if !target.is_cpu() => (width <= 8 && has_groups).then_some(GPU_SIDE),
+        _ if !target.is_cpu() => (width <= 8 && Tile::of(width, false).fits(target, width)).then_some(GPU_SIDE),
         1 | 4 => Some(16),
         2 => Some(32),
         8 => Some(8),
@@ -54,14 +56,78 @@ fn least_side(target: &Target, width: i64) -> Option<i64> {
     }
 }
 
+/// The tile of a work-group on GPUs, in elements: rows and columns of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tile {
+    rows: i64,
+    columns: i64,
+}
+
+impl Tile {
+    /// 4 or 16 KiB, whose rows and columns have whole chunks: 64 to 512 bytes.
+    const fn of(width: i64, is_large: bool) -> Self {
+        let columns = match width {
+            1 => 64,
+            8 => 16,
+            _ => 32,
+        };
+        let rows = 4096 / (columns * width);
+        if is_large {
+            return Self { rows: 2 * rows, columns: 2 * columns };
+        }
+        Self { rows, columns }
+    }
+
+    /// The large tile, unless half of it would be empty or its groups would not fill the device.
+    fn choose(target: &Target, rows: i64, columns: i64, batch: i64, width: i64) -> Self {
+        let (small, large) = (Self::of(width, false), Self::of(width, true));
+        let groups = div_ceil(rows, large.rows) * div_ceil(columns, large.columns) * batch;
+        let is_filled = rows > small.rows && columns > small.columns;
+        if is_filled && groups >= GPU_GROUPS * target.compute_units() as i64 && large.fits(target, width) {
+            return large;
+        }
+        small
+    }
+
+    const fn items(self, width: i64) -> i64 {
+        self.rows * self.columns * width / GPU_ITEM
+    }
+
+    fn fits(self, target: &Target, width: i64) -> bool {
+        target.device.info.max_work_group as i64 >= self.items(width)
+    }
+
+    fn spec(self, width: i64, is_aligned: bool) -> Spec {
+        let spec = Spec::generic().define("WIDTH", width).define("ROWS", self.rows).define("COLUMNS", self.columns);
+        spec.define("ALIGNED", i64::from(is_aligned))
+    }
+}
+
+/// Returns true if every row and every column of the matrices is whole chunks at multiples of a chunk.
+fn is_aligned(space: &[Dim<2>], addresses: [usize; 2], width: i64) -> bool {
+    let &[row, column, ref batch @ ..] = space else { return false };
+    let sizes = [row.size * width, column.size * width];
+    let steps = batch.iter().flat_map(|dim| dim.strides).chain([row.strides[1], column.strides[0]]);
+    let starts = steps.chain(addresses.map(|address| address as i64));
+    sizes.into_iter().chain(starts).all(|bytes| bytes % GPU_CHUNK == 0)
+}
+
 /// The generic programs.
 pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
     let widths = [1, 2, 4, 8].into_iter().filter(|width| least_side(target, *width).is_some());
-    let specs = widths.flat_map(|width| [false, target.is_cpu()].map(|non_temporal| spec(width, non_temporal)));
-    specs.map(|spec| (Class::Integer, spec)).collect()
+    if target.is_cpu() {
+        return widths
+            .flat_map(|width| [false, true].map(|non_temporal| (Class::Integer, blocks(width, non_temporal))))
+            .collect();
+    }
+    let tiles = widths.flat_map(|width| [false, true].map(|is_large| (width, Tile::of(width, is_large))));
+    tiles
+        .filter(|(width, tile)| tile.fits(target, *width))
+        .flat_map(|(width, tile)| [false, true].map(|is_aligned| (Class::Integer, tile.spec(width, is_aligned))))
+        .collect()
 }
 
-fn spec(width: i64, non_temporal: bool) -> Spec {
+fn blocks(width: i64, non_temporal: bool) -> Spec {
     let spec = Spec::generic().define("WIDTH", width);
     // Blocks of single bytes do not fill a cache line, and only whole lines should be non-temporal.
     if non_temporal && width > 1 {
@@ -80,18 +146,21 @@ fn launch(
     non_temporal: bool,
 ) -> Result<()> {
     let &[row, column, ref batch @ ..] = space else { return Ok(()) };
-    let program = target.program(Family::Transpose, Class::Integer, &spec(width, non_temporal))?;
+    let addresses = [dst.address, src.address];
     let (dst, src, layout) = (target.memory(dst.address)?, target.memory(src.address)?, layout(space)?);
     let count = space.iter().map(|dim| dim.size).product();
     if target.is_cpu() {
+        let program = target.program(Family::Transpose, Class::Integer, &blocks(width, non_temporal))?;
         let args = entry::TransposeBlocks { dst, src, layout, tile: CPU_TILE };
         let items = span(batch) as i64 * div_ceil(row.size, CPU_TILE) * div_ceil(column.size, CPU_TILE);
         return target.launch_elements(&program, entry::TRANSPOSE_BLOCKS, &args, count, &[items as usize], Some(&[1]));
     }
-    let tile = GPU_SIDE * (GPU_WORD / width).max(1);
-    let items = |size: i64| (div_ceil(size, tile) * GPU_SIDE) as usize;
-    let global = [items(column.size), items(row.size), span(batch)];
+    let tile = Tile::choose(target, row.size, column.size, span(batch) as i64, width);
+    let spec = tile.spec(width, is_aligned(space, addresses, width));
+    let program = target.program(Family::Transpose, Class::Integer, &spec)?;
+    let items = tile.items(width) as usize;
+    let across = div_ceil(column.size, tile.columns) as usize * items;
+    let global = [across, div_ceil(row.size, tile.rows) as usize, span(batch)];
     let args = entry::TransposeTiles { dst, src, layout };
-    let local = [GPU_SIDE as usize, GPU_SIDE as usize, 1];
-    target.launch_elements(&program, entry::TRANSPOSE_TILES, &args, count, &global, Some(&local))
+    target.launch_elements(&program, entry::TRANSPOSE_TILES, &args, count, &global, Some(&[items, 1, 1]))
 }

@@ -25,14 +25,14 @@ INLINE Corner corner_of(const Im2colLayout *im2col, __global const ushort *input
 
 // A channel at a kernel element: a column of the im2col matrix.
 typedef struct {
-  int channel;
+  int channel_index;
   int element[SPATIAL];
 } Tap;
 INLINE Tap tap_of(const Im2colLayout *im2col, uint column) {
   Tap tap;
   const uint channels = (uint)im2col->channels;
   uint rest = column / channels;
-  tap.channel = (int)(column - rest * channels);
+  tap.channel_index = (int)(column - rest * channels);
   UNROLL for (int d = 0; d < SPATIAL; ++d) {
     const uint size = (uint)im2col->kernel_size[d];
     tap.element[d] = (int)(rest % size);
@@ -42,9 +42,9 @@ INLINE Tap tap_of(const Im2colLayout *im2col, uint column) {
 }
 // The tap `columns` columns later.
 INLINE void move_tap(const Im2colLayout *im2col, Tap *tap, int columns) {
-  tap->channel += columns;
-  while (tap->channel >= (int)im2col->channels) {
-    tap->channel -= (int)im2col->channels;
+  tap->channel_index += columns;
+  while (tap->channel_index >= (int)im2col->channels) {
+    tap->channel_index -= (int)im2col->channels;
     bool carries = true;
     UNROLL for (int d = 0; d < SPATIAL; ++d) {
       tap->element[d] += carries;
@@ -55,7 +55,7 @@ INLINE void move_tap(const Im2colLayout *im2col, Tap *tap, int columns) {
 }
 // Elements from a corner to a tap.
 INLINE long tap_offset(const Im2colLayout *im2col, const Tap *tap) {
-  long offset = tap->channel;
+  long offset = tap->channel_index;
   UNROLL for (int d = 0; d < SPATIAL; ++d)
       offset += tap->element[d] * (int)im2col->dilation[d] * im2col->in_strides[d];
   return offset;

@@ -80,6 +80,9 @@ SAMPLE = """
         "sort": (lambda x: x.sort(stable=True), r(71)),
         "convolution": (gradients(F.conv2d), r(1, 3, 7, 5), r(2, 3, 3, 3)),
         "transpose": (lambda x: x.t().contiguous(), r(17, 33)),
+        "transpose vectors": (lambda x: x.t().contiguous(), r(20, 36)),
+        "transpose large tiles": (lambda x: x.t().contiguous(), r(67, 129)),
+        "transpose large tiles of vectors": (lambda x: x.t().contiguous(), r(68, 132)),
         "foreach_norm": (lambda x, y: torch._foreach_norm([x, y]), r(37), r(301)),
         "nonzero": (lambda x: F.relu(x).nonzero(), r(301)),
     }
