@@ -16,6 +16,7 @@
 #include "native/fused.h"
 #include "runtime/error.h"
 #include "runtime/tensor_arg.h"
+#include "torch_opencl/rust/ops/convolution/format.rs.h"
 #include "torch_opencl/rust/ops/convolution/fused.rs.h"
 #include "torch_opencl/rust/ops/convolution/mod.rs.h"
 
@@ -259,38 +260,39 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   }
   const bridge::ConvParameters parameters = call.args();
   const bool has_data = call.has_data() && grad_output.numel() > 0;
-  const auto formatted_gradient = [&](bool needs_runs) {
-    return needs_runs ? call.formatted(grad_output, format, true) : repeated_in_batches_only(grad_output, format);
-  };
+  const bool input_needs_runs = args.output_mask[0] && call.needs_runs(!transposed);
+  const bool weight_needs_runs = args.output_mask[1] && call.needs_runs(/*scatters=*/false);
+  const at::Tensor gradient = repeated_in_batches_only(grad_output, format);
+  const at::Tensor runs =
+      input_needs_runs || weight_needs_runs ? call.formatted(grad_output, format, true) : at::Tensor();
   at::Tensor grad_input, grad_weight, grad_bias;
   if (args.output_mask[0]) {
     grad_input = has_data ? at::empty_like(input, format) : at::zeros_like(input, at::TensorOptions(), format);
     // The input's gradient is the transposed convolution of grad_output, or vice versa.
     if (has_data) {
-      const bool needs_runs = call.needs_runs(!transposed);
-      const at::Tensor gradient = formatted_gradient(needs_runs);
-      const at::Tensor kernel = call.formatted_weight(needs_runs, !transposed);
+      const at::Tensor& from = input_needs_runs ? runs : gradient;
+      const at::Tensor kernel = call.formatted_weight(input_needs_runs, !transposed);
       checked([&] {
         bridge::convolve(
-            arg(grad_input), arg(gradient), arg(kernel), arg(at::Tensor()), parameters, direction(!transposed));
+            arg(grad_input), arg(from), arg(kernel), arg(at::Tensor()), parameters, direction(!transposed));
       });
     }
   }
   if (args.output_mask[1]) {
     grad_weight = has_data ? at::empty_like(weight, format) : at::zeros_like(weight, at::TensorOptions(), format);
     if (has_data) {
-      const bool needs_runs = call.needs_runs(/*scatters=*/false);
-      const at::Tensor image = call.formatted(input, format, needs_runs), gradient = formatted_gradient(needs_runs);
+      const at::Tensor image = call.formatted(input, format, weight_needs_runs);
+      const at::Tensor& ours = weight_needs_runs ? runs : gradient;
       // A transposed convolution exchanges the roles of input and output.
-      const at::Tensor& from = transposed ? gradient : image;
-      const at::Tensor& output = transposed ? image : gradient;
+      const at::Tensor& from = transposed ? ours : image;
+      const at::Tensor& output = transposed ? image : ours;
       checked([&] { bridge::convolve_backward_weight(arg(grad_weight), arg(from), arg(output), parameters); });
     }
   }
   if (args.output_mask[2]) {
     at::DimVector dims{0};
     for (int64_t dim = 2; dim < grad_output.dim(); dim++) dims.push_back(dim);
-    grad_bias = formatted_gradient(false).sum(dims);
+    grad_bias = gradient.sum(dims);
   }
   return {grad_input, grad_weight, grad_bias};
 }

@@ -24,7 +24,7 @@ CONFIGS = {
     "intx of 4 bits": IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32)),
     "intx of 8 bits": IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=PerAxis(0)),
 }
-# Of the weight's largest value: half a step of its codes.
+# Limits of errors relative to the largest result: rounding to codes changes a weight by up to half a step.
 STEPS = {"int4": 0.08, "int8": 0.01, "intx of 4 bits": 0.08, "intx of 8 bits": 0.01}
 
 

@@ -17,10 +17,12 @@ __all__ = ["disable", "enable"]
 
 _WORKFLOWS = "torchao.quantization.quantize_.workflows"
 _LINEAR = torch.ops.aten.linear.default
+# Dtypes that kernels multiply; others are computed by torchao's generic operators.
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 # The least that a kernel unpacks, in columns.
 _CHUNK = 32
 
-# What `disable` calls.
+# The functions that `disable` calls, the last one first.
 _undo: list[Callable[[], None]] = []
 
 
@@ -80,7 +82,8 @@ def _linear(
     """``F.linear(x, weight, bias)`` for a weight on this device, and else as torchao computes it."""
     x, weight, bias = (*args, *(None,) * 3)[:3]
     bias = (kwargs or {}).get("bias", bias)
-    known = packed(weight) if isinstance(x, Tensor) and x.device.type == "opencl" and len(args) > 1 else None
+    is_ours = isinstance(x, Tensor) and x.device.type == "opencl" and x.dtype in _FLOATS
+    known = packed(weight) if is_ours and len(args) > 1 else None
     if known is None:
         return original(function, types, args, kwargs)
     scale = getattr(weight, "act_pre_scale", None)

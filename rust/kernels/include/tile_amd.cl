@@ -13,17 +13,25 @@ typedef uint2 Part;
 #define PART_WORDS 4
 typedef uint4 Part;
 #endif
-#define LOAD_PARTS(tile, WORDS, block, outer, k, OUTER, K)                           \
-  UNROLL for (int w = 0; w < WORDS; w += PART_WORDS) * (Part *)((tile)->words + w) = \
-      *(__local const Part *)(block + INDEX_IN_ROWS(width, outer + OUTER(lane, 2 * w), k + K(lane, 2 * w)));
+#define LOAD_PARTS(tile, WORDS, block, outer, k, OUTER, K)                                   \
+  UNROLL for (int w = 0; w < WORDS; w += PART_WORDS) {                                       \
+    const uint first = INDEX_IN_ROWS(width, outer + OUTER(lane, 2 * w), k + K(lane, 2 * w)); \
+    *(Part *)((tile)->words + w) = *(__local const Part *)(block + first);                   \
+  }
 INLINE void tile_load_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k, uint lane) {
-  if (along_k) LOAD_PARTS(a, TILE_A_WORDS, block, row, k, TILE_A_ROW, TILE_A_K)
-  else gather_a(a, block, along_k, width, row, k, lane);
+  if (along_k) {
+    LOAD_PARTS(a, TILE_A_WORDS, block, row, k, TILE_A_ROW, TILE_A_K);
+  } else {
+    gather_a(a, block, along_k, width, row, k, lane);
+  }
 }
 INLINE void tile_load_b(TileB *b, __local const ushort *block, bool along_k, uint width, uint column, uint k,
                         uint lane) {
-  if (along_k) LOAD_PARTS(b, TILE_B_WORDS, block, column, k, TILE_B_COLUMN, TILE_B_K)
-  else gather_b(b, block, along_k, width, column, k, lane);
+  if (along_k) {
+    LOAD_PARTS(b, TILE_B_WORDS, block, column, k, TILE_B_COLUMN, TILE_B_K);
+  } else {
+    gather_b(b, block, along_k, width, column, k, lane);
+  }
 }
 
 #ifdef HAS_CLANG_BUILTINS

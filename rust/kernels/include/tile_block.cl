@@ -24,10 +24,13 @@
       (words)[w] = (uint)(block)[first] | (uint)(block)[next] << 16;                                               \
     }                                                                                                              \
   }
-INLINE void gather_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k, uint lane){
-    GATHER_WORDS(a -> words, TILE_A_WORDS, block, along_k, width, row, k, lane, TILE_A_ROW, TILE_A_K)} INLINE
-    void gather_b(TileB *b, __local const ushort *block, bool along_k, uint width, uint column, uint k, uint lane){
-        GATHER_WORDS(b->words, TILE_B_WORDS, block, along_k, width, column, k, lane, TILE_B_COLUMN, TILE_B_K)}
+INLINE void gather_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k, uint lane) {
+  GATHER_WORDS(a->words, TILE_A_WORDS, block, along_k, width, row, k, lane, TILE_A_ROW, TILE_A_K);
+}
+INLINE void gather_b(TileB *b, __local const ushort *block, bool along_k, uint width, uint column, uint k, uint lane) {
+  GATHER_WORDS(b->words, TILE_B_WORDS, block, along_k, width, column, k, lane, TILE_B_COLUMN, TILE_B_K);
+}
+
 #if TILE_KIND == TILE_MMA
 // ldmatrix loads four matrices of 8 x 8 elements; lanes 8 j to 8 j + 7 give the addresses of the rows of matrix j. These
 // are the indices that a lane gives, for matrices in the order of a tile's words. If the rows of a block run along the

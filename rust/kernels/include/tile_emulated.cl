@@ -24,10 +24,13 @@
       (words)[j] = (uint)from[lane / 4] | (uint)next[lane / 4] << 16;                          \
     }                                                                                          \
   }
-INLINE void tile_load_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k,
-                        uint lane){EMULATE_MATRICES(a -> words, block, matrix_row_a, row, k)} INLINE
-    void tile_load_b(TileB *b, __local const ushort *block, bool along_k, uint width, uint column, uint k,
-                     uint lane){EMULATE_MATRICES(b->words, block, matrix_row_b, column, k)}
+INLINE void tile_load_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k, uint lane) {
+  EMULATE_MATRICES(a->words, block, matrix_row_a, row, k);
+}
+INLINE void tile_load_b(TileB *b, __local const ushort *block, bool along_k, uint width, uint column, uint k,
+                        uint lane) {
+  EMULATE_MATRICES(b->words, block, matrix_row_b, column, k);
+}
 #else
 #define tile_load_a gather_a
 #define tile_load_b gather_b

@@ -18,7 +18,7 @@
 // and, if TILE_COPIES is 1, copies from global to local memory that continue while the item computes:
 // START_COPIES(copies), copy_chunk, close_copies and wait_for_copies.
 
-// As in rust/ops/matmul/tile_kind.rs.
+// The values equal those of rust/ops/matmul/tile_kind.rs.
 #define TILE_MMA 1  // NVIDIA from compute capability 8.0 on: two mma.sync.m16n8k16 side by side
 #define TILE_WMMA 2  // AMD gfx11: v_wmma_f32_16x16x16, wave32; both halves of a wave hold the same A and B
 #define TILE_WMMA12 3  // AMD gfx12: v_wmma_f32_16x16x16, wave32, which holds nothing twice

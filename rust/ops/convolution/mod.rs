@@ -7,6 +7,7 @@
 pub mod backward_weight;
 pub mod channels;
 pub mod direct;
+mod format;
 mod fused;
 pub mod sub_convolutions;
 pub mod winograd;
@@ -20,7 +21,6 @@ use crate::kernels::DType;
 use crate::ops::matmul::epilogue::Epilogue;
 use crate::ops::matmul::fused_source::Fused;
 use crate::ops::matmul::gemm::multiply;
-use crate::ops::matmul::gemm_tile;
 use crate::ops::matmul::im2col::{spatial, Im2col, Im2colOrder, KernelMap, Volume};
 use crate::ops::matmul::matrix::{Axis, Matrix, MatrixOperand};
 use crate::ops::matmul::operands::{Gemm, GemmOperand, Im2colOperand};
@@ -68,7 +68,6 @@ mod ffi {
             parameters: &ConvParameters,
             direction: ConvDirection,
         ) -> Result<()>;
-        fn convolution_needs_channels_last(input: &Tensor, weight: &Tensor, groups: i64) -> bool;
         fn convolve_backward_weight(
             grad_weight: &Tensor,
             input: &Tensor,
@@ -115,18 +114,6 @@ impl WeightStrides {
             _ => Self { out: second, input: first, group: first * in_channels },
         }
     }
-}
-
-/// Returns true if matrix instructions can compute a convolution of operands with runs of channels. A device that cannot
-/// be used is reported by the convolution itself.
-fn convolution_needs_channels_last(input: &Tensor<'_>, weight: &Tensor<'_>, groups: i64) -> bool {
-    let Ok(target) = Target::of(input.address) else { return false };
-    // The channels of a group that are summed, and those of the result, in either order.
-    let channels = [weight.size(0) / groups, weight.size(1)];
-    let taps: i64 = weight.sizes.iter().skip(2).product();
-    let least = channels[0].min(channels[1]);
-    channels.iter().all(|channels| channels % gemm_tile::CHUNK == 0)
-        && gemm_tile::computes(&target, input.dtype, least, least * taps)
 }
 
 /// Computes a value for each output position: `out = input * weight + bias`. `Forward` is a convolution's forward pass

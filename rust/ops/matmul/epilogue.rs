@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::fused_source::Fused;
-use super::matrix::MatrixOperand;
+use super::matrix::{Matrix, MatrixOperand};
 use crate::error::Result;
 use crate::kernels::entry::{EpilogueArguments, Extended};
 use crate::kernels::{CachedProgram, Class, Family, Spec};
-use crate::ops::{Scalar, Target};
+use crate::ops::{Scalar, Target, Workspace};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -48,6 +48,22 @@ impl<'a> Epilogue<'a> {
     pub fn plain(out: MatrixOperand, bias: Option<MatrixOperand>) -> Self {
         let one = Scalar { real: 1.0, imag: 0.0, integer: 1 };
         Self { alpha: one, beta: one, bias, activation: Activation::None, out, fused: None }
+    }
+
+    /// Stores sums of parts of k, [rows, columns] for each batch and part, to `sums`; itself if there are none.
+    ///
+    /// # Errors
+    /// When the workspace is not the device's.
+    pub fn or_sums(
+        self,
+        target: &Target,
+        sums: Option<&Workspace>,
+        class: Class,
+        [rows, columns]: [i64; 2],
+    ) -> Result<Self> {
+        let Some(sums) = sums else { return Ok(self) };
+        let (memory, layout) = (target.memory(sums.address)?, Matrix::dense(rows, columns));
+        Ok(Self::plain(MatrixOperand { memory, dtype: class.storage(), layout }, None))
     }
 
     /// With rows and columns exchanged.

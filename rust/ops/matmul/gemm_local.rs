@@ -109,14 +109,7 @@ pub fn multiply(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<
     } else {
         None
     };
-    let goal = match &sums {
-        Some(memory) => {
-            let layout = Matrix::dense(rows, columns);
-            let memory = target.memory(memory.address)?;
-            Epilogue::plain(MatrixOperand { memory, dtype: class.storage(), layout }, None)
-        }
-        None => epilogue,
-    };
+    let goal = epilogue.or_sums(target, sums.as_ref(), class, [rows, columns])?;
 
     let dtype = a.dtype();
     let (step, lanes) = (tuning.step(class, tiling.item), Geometry::of(target, class).lanes as i64);
@@ -292,13 +285,7 @@ pub fn dot(
     let group = tuning.side * tuning.side;
     let splits = (target.compute_units() as i64 * DOT_GROUPS).min(div_ceil(k, group * DOT_TERMS)).max(1);
     let sums = if splits > 1 { Some(target.workspace(splits as usize * class.size())?) } else { None };
-    let goal = match &sums {
-        Some(memory) => {
-            let memory = target.memory(memory.address)?;
-            Epilogue::plain(MatrixOperand { memory, dtype: class.storage(), layout: Matrix::dense(1, 1) }, None)
-        }
-        None => *epilogue,
-    };
+    let goal = epilogue.or_sums(target, sums.as_ref(), class, [1, 1])?;
     let constants = blockless(class, tuning);
     let extent = Extent { rows: 1, columns: 1, k, splits, split_stride: 1 };
     let args = entry::GemmLocalDot {

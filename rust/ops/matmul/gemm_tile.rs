@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::epilogue::{Activation, Epilogue};
 use super::gemm_local::{finish, is_along_k, is_plain, SHORTEST_SPLIT};
-use super::matrix::{Matrix, MatrixOperand};
+use super::matrix::Matrix;
 use super::operands::{Gemm, GemmOperand};
 use super::plan::GemmSize;
 use super::tile_check::{has_failed, is_right};
@@ -279,14 +279,7 @@ impl Plan {
         let GemmSize { rows, columns, k, batches } = size;
         let results = rows * columns * batches;
         let sums = if splits > 1 { Some(target.workspace((splits * results) as usize * class.size())?) } else { None };
-        let goal = match &sums {
-            Some(memory) => {
-                let layout = Matrix::dense(rows, columns);
-                let memory = target.memory(memory.address)?;
-                Epilogue::plain(MatrixOperand { memory, dtype: class.storage(), layout }, None)
-            }
-            None => epilogue,
-        };
+        let goal = epilogue.or_sums(target, sums.as_ref(), class, [rows, columns])?;
         let args = entry::GemmTile {
             a: a.memory(),
             b: b.memory(),

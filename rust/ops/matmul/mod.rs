@@ -221,16 +221,7 @@ impl<'a> Thin<'a> {
         };
         let sums = splits * batches * rows * columns * class.size() as i64;
         let sums_memory = if splits > 1 { Some(target.workspace(sums as usize)?) } else { None };
-        let goal = match &sums_memory {
-            Some(memory) => {
-                let layout = Matrix::dense(rows, columns);
-                Epilogue::plain(
-                    MatrixOperand { memory: target.memory(memory.address)?, dtype: class.storage(), layout },
-                    None,
-                )
-            }
-            None => epilogue,
-        };
+        let goal = epilogue.or_sums(target, sums_memory.as_ref(), class, [rows, columns])?;
         let program = program(target, class, tile, MATRICES, self.a.dtype, &goal)?;
         let thin = entry::ThinArguments {
             a: self.a.memory,

@@ -1,4 +1,4 @@
-//! Whether matrix instructions compute right results: a check of each form of the kernel before its first use.
+//! Checks that matrix instructions compute right results, for each form of the kernel before its first use.
 //!
 //! Drivers are known that compile matrix instructions to wrong results, or crash their compiler. So a form is used only
 //! after it has multiplied matrices of small whole numbers, whose sums are exact in any order, and every result was
@@ -54,8 +54,8 @@ pub(super) fn has_failed(target: &Target) -> bool {
     all.iter().flatten().any(|((index, _), outcome)| *index == target.device.index && !outcome)
 }
 
-/// As JSON: the kind of matrix instructions of a device, and how many forms of the kernel this process has checked, or
-/// found checked, and refused.
+/// Returns as JSON the kind of matrix instructions of a device, and how many forms of the kernel this process uses and
+/// has refused after their check.
 ///
 /// # Errors
 /// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.
@@ -143,7 +143,7 @@ impl Operand {
         let (rows, columns) = if along_k { (outers, k) } else { (k, outers) };
         let pitch = (columns as u64).next_multiple_of(CHUNK as u64) as i64;
         let value = |row: i64, column: i64| match (along_k, column < columns) {
-            // What follows the last column of a row must not count.
+            // Elements after the last column of a row must not count.
             (_, false) => 2,
             (true, _) => number(row + seed, column),
             (false, _) => number(column + seed, row),

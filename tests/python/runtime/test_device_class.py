@@ -13,8 +13,9 @@ FOLDER = Path(__file__).parents[1] / "ops"
 
 
 # In separate processes, as compiling these kernels for the first time takes most of a minute.
-CASES, ATTENTION_CASES, ORDER_CASES, DTYPE_CASES, FFT_CASES, LINALG_CASES, VISION_CASES = (
-    f"device_class{kind}_cases.py" for kind in ("", "_attention", "_order", "_dtype", "_fft", "_linalg", "_vision")
+CASES, ATTENTION_CASES, ORDER_CASES, DTYPE_CASES, FFT_CASES, LINALG_CASES, TRANSPOSE_CASES, VISION_CASES = (
+    f"device_class{kind}_cases.py"
+    for kind in ("", "_attention", "_order", "_dtype", "_fft", "_linalg", "_transpose", "_vision")
 )
 PARTS = [
     (CASES, "matmul or tiles"),
@@ -27,6 +28,7 @@ PARTS = [
     (FFT_CASES, ""),
     (LINALG_CASES, "lu or qr or triangles"),
     (LINALG_CASES, "not (lu or qr or triangles)"),
+    (TRANSPOSE_CASES, ""),
     (VISION_CASES, ""),
     ("test_sixteen_bit_sums.py", "updates"),
     ("test_sixteen_bit_sums.py", "not updates"),

@@ -370,6 +370,6 @@ SASS = """
 
 
 def test_the_share_of_matrix_instructions_is_that_of_the_loop_without_edges() -> None:
-    # Of the barrier, two branches, the copy of a whole chunk and two products.
+    # Six instructions count: a barrier, two branches, the copy of a whole chunk and two products.
     assert matrix_share(SASS) == pytest.approx(2 / 6)
     assert matrix_share("        /*0000*/  EXIT ;") == 0

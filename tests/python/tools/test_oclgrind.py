@@ -239,7 +239,7 @@ TILES = """
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mma", "mfma"])  # with copies that continue, and by registers
 def test_tiles_have_no_races_and_stay_within_bounds(kind: str, tmp_path: Path) -> None:
-    # As much local memory as an emulation takes.
+    # An emulation takes more local memory than Oclgrind has by default.
     variables = {"TORCH_OPENCL_MATRIX": f"emulated:{kind}", "OCLGRIND_LOCAL_MEM_SIZE": str(128 << 10)}
     report = json.loads(run_clean(TILES, "gpu", tmp_path, **variables).splitlines()[-1])
     assert report["used"] == 1

@@ -1,0 +1,27 @@
+//! The memory format in which a convolution needs its operands.
+
+use crate::ops::matmul::gemm_tile::{computes, CHUNK};
+use crate::ops::{Target, Tensor};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn convolution_needs_channels_last(input: &Tensor, weight: &Tensor, groups: i64) -> bool;
+    }
+}
+
+/// Returns true if matrix instructions can compute a convolution, of operands whose channels are neighbours in memory. A
+/// device that cannot be used is reported by the convolution itself.
+fn convolution_needs_channels_last(input: &Tensor<'_>, weight: &Tensor<'_>, groups: i64) -> bool {
+    let Ok(target) = Target::of(input.address) else { return false };
+    // The channels of a group that are summed, and those of the result, in either order.
+    let (first, second) = (weight.size(0) / groups, weight.size(1));
+    let taps: i64 = weight.sizes.iter().skip(2).product();
+    let least = first.min(second);
+    first % CHUNK == 0 && second % CHUNK == 0 && computes(&target, input.dtype, least, least * taps)
+}
