@@ -51,6 +51,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "ops/device_class_fft_cases.py": 1,
             "ops/device_class_linalg_cases.py": 2,
             "ops/device_class_transpose_cases.py": 1,
+            "ops/device_class_vectors_cases.py": 1,
             "ops/device_class_vision_cases.py": 1,
             "ops/test_convolutions.py": 1,
             "ops/test_copies.py": 1,

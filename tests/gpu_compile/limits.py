@@ -15,6 +15,8 @@ HOT_KERNELS = Path(__file__).with_name("hot_kernels.txt")
 MOST_LOCAL = 32 << 10
 # Local memory of every GPU with matrix instructions.
 MOST_LOCAL_WITH_TILES = 48 << 10
+# Targets whose compilers load the elements of a vector one by one unless they know that it is aligned.
+VECTOR_TARGETS = frozenset({"sm_80", "sm_90"})
 # Least share of matrix instructions in the loop of the large blocks of gemm_tile, for matrices.
 LEAST_MATRIX_SHARE = {"sm_80": 0.38, "sm_90": 0.38}
 LARGE_BLOCKS_OF_MATRICES = frozenset({"BLOCK_ROWS=128", "A_KIND=0", "B_KIND=0"})
@@ -71,10 +73,10 @@ def hot_kernels(path: Path = HOT_KERNELS) -> dict[str, dict[str, int]]:
 
     Args:
         path: a file with lines such as `gemm_local:DENSE=1 sm_90=128 gfx1030=128`, for all programs of a kernel or
-            for the programs that have a constant; comments start with #.
+            for the programs that have some constants; comments start with #.
 
     Returns:
-        The register limits by target, by kernel and constant.
+        The register limits by target, and the least vector loads as "vectors", by kernel and constants.
     """
     listed = {}
     for line in path.read_text().splitlines():
@@ -117,8 +119,8 @@ def failures(results: Iterable[Result], hot: dict[str, dict[str, int]]) -> list[
 
 def _is_listed(use: Use, listed: str) -> bool:
     """Tell whether a line of the list applies to a kernel of a program."""
-    kernel, _, constant = listed.partition(":")
-    return use.kernel == kernel and (not constant or constant in use.program.split())
+    kernel, *constants = listed.split(":")
+    return use.kernel == kernel and set(constants) <= set(use.program.split())
 
 
 def _broken(use: Use, limits: dict[str, int]) -> list[str]:
@@ -131,6 +133,9 @@ def _broken(use: Use, limits: dict[str, int]) -> list[str]:
     most = limits.get(use.target)
     if most is not None and use.figures.registers > most:
         broken.append(f"takes {use.figures.registers} registers, and hot_kernels.txt allows {most}")
+    least = limits.get("vectors", 0) if use.target in VECTOR_TARGETS else 0
+    if use.figures.vector_loads < least:
+        broken.append(f"has {use.figures.vector_loads} loads of whole vectors, and hot_kernels.txt asks for {least}")
     return broken
 
 

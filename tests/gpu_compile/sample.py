@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from gpu_compile.programs import Program
 
 # Constants that change the kernel substantially: GEMMs of dense matrices, with more results per item, and of each
-# kind of matrix instructions; transposes of aligned rows.
-FORMS = frozenset({"DENSE=1", "ITEM=8", "ALIGNED=1", "BLOCK_ROWS=128", *(f"TILE_KIND={kind}" for kind in range(1, 7))})
+# kind of matrix instructions; aligned vectors.
+ALIGNED = ("ALIGNED=1", "SPEC_ALIGNED=1")
+FORMS = frozenset({"DENSE=1", "ITEM=8", *ALIGNED, "BLOCK_ROWS=128", *(f"TILE_KIND={kind}" for kind in range(1, 7))})
 
 
 def of(programs: Sequence[Program]) -> list[Program]:

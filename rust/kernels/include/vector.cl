@@ -88,10 +88,13 @@ typedef union {
 
 // Loads from, and stores to, an address that is aligned for one element. vloadN requires no more, and NVIDIA's GPUs
 // then move one element at a time: so addresses that are multiples of the vector's size, as nearly all are, use a
-// vector access. CPUs and AMD's GPUs move whole vectors anyway.
+// vector access. In programs with SPEC_ALIGNED all are (vectors.rs); in others each access has a condition, and some
+// compilers merge its two sides to accesses of single elements. CPUs and AMD's GPUs move whole vectors anyway.
 #if VEC > 1
 #if defined(IS_CPU) || defined(__AMDGCN__)
 #define IS_ALIGNED(p, element) false
+#elif defined(SPEC_ALIGNED)
+#define IS_ALIGNED(p, element) true
 #else
 #define IS_ALIGNED(p, element) (((uintptr_t)(p) & (VEC * sizeof(element) - 1)) == 0)
 #endif
@@ -242,7 +245,7 @@ INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
   }
   Lanes v;
   v.vector = value;
-  for (int l = 0; l < VEC; l++) store(p, i + l, dt, v.lanes[l]);
+  FIRST_LANES(l, VEC) store(p, i + l, dt, v.lanes[l]);
 #endif
 }
 
@@ -314,6 +317,11 @@ INLINE void store_part(__global uchar *row, long i, long n, int dtype, TV value)
 #endif
 #define GROUP_TASKS(tasks, first, last) SHARE_TASKS(tasks, get_group_id(0), get_num_groups(0), first, last)
 #define ITEM_TASKS(tasks, first, last) SHARE_TASKS(tasks, get_global_id(0), get_global_size(0), first, last)
+
+// Where a split of `length` elements begins: at a multiple of VEC, so that its vectors are aligned if the first is.
+INLINE long split_begin(long length, long split, long splits) {
+  return split == splits ? length : length / VEC * split / splits * VEC;
+}
 
 #ifdef IS_FLOAT
 // The larger by lane, in one instruction, for the weights of a softmax: a NaN is not selected, but still reaches every

@@ -23,14 +23,15 @@ pub(in crate::ops) fn rare() -> Spec {
     Spec::generic().define(RARE_DTYPES, 1)
 }
 
-/// Each class with the geometry of rows, and also of columns if that differs.
+/// Each class with the geometry of rows, and also of few columns if that differs.
 pub(in crate::ops) fn rows_and_columns(target: &Target, classes: &[Class]) -> Vec<(Class, Geometry)> {
     let mut found = Vec::new();
     for class in classes {
         let rows = Geometry::of(target, *class);
         found.push((*class, rows));
-        if rows.for_columns() != rows {
-            found.push((*class, rows.for_columns()));
+        let columns = rows.for_columns(1);
+        if columns != rows {
+            found.push((*class, columns));
         }
     }
     found

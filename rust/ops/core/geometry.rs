@@ -82,10 +82,11 @@ impl Geometry {
         [if self.is_cpu { tasks.min(self.groups) } else { tasks.next_multiple_of(ITEM_GROUP) }]
     }
 
-    /// The geometry of kernels whose items take neighbouring columns. On GPUs each takes one column, so that
-    /// neighbouring items read neighbouring addresses and there are many items.
-    pub const fn for_columns(self) -> Self {
-        Self { lanes: if self.is_cpu { self.lanes } else { 1 }, ..self }
+    /// The geometry of kernels whose items take neighbouring columns, of which `beside` are contiguous. On GPUs an item
+    /// takes a vector of them if they are enough for a subgroup, else one column, so that there are many items.
+    pub const fn for_columns(self, beside: i64) -> Self {
+        let fills = self.is_cpu || beside >= COLUMN_ITEMS * self.lanes as i64;
+        Self { lanes: if fills { self.lanes } else { 1 }, ..self }
     }
 
     /// Items of a group that share each task: `parts` of `columns.cl`, a power of two.
@@ -200,7 +201,7 @@ mod tests {
     #[test]
     fn items_of_cpus_share_no_columns() {
         let cpu = Geometry::for_tests(1, 16, 32);
-        assert_eq!(cpu.for_columns(), cpu);
+        assert_eq!(cpu.for_columns(1), cpu);
         assert_eq!(cpu.column_parts(columns(1, 1 << 20)), 1);
         assert_eq!(cpu.column_parts(Columns { tasks: 1500, beside: 1500, length: 33, is_row: true }), 1);
     }
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn items_of_gpus_share_columns_where_these_are_few() {
         let gpu = Geometry::for_tests(256, 4, 32);
-        assert_eq!(gpu.for_columns().lanes, 1);
+        assert_eq!([1, 127, 128, 1 << 20].map(|beside| gpu.for_columns(beside).lanes), [1, 1, 4, 4]);
         assert_eq!(gpu.column_parts(columns(1, 1 << 20)), 256);
         assert_eq!(gpu.column_parts(columns(5, 1 << 20)), 32);
         assert_eq!(gpu.column_parts(columns(300, 1 << 20)), 8);

@@ -10,3 +10,4 @@ pub mod struct_check;
 pub mod target;
 pub mod tensor;
 pub mod tier;
+pub mod vectors;

@@ -1,9 +1,10 @@
 //! Batch normalisation of dense tensors.
 
-use super::{Affine, NormCall, NormShape, Ownership, Statistics, Sums, Tasks};
+use super::{along, Affine, NormCall, NormShape, Ownership, Statistics, Sums, Tasks};
 use crate::error::Result;
 use crate::kernels::entry::{self, Value};
 use crate::kernels::DType;
+use crate::ops::core::vectors::Vectors;
 use crate::ops::reduce::var_mean::{var_mean, VarMeanOptions};
 use crate::ops::{Operand, Scalar, Tensor, Workspace};
 
@@ -276,8 +277,17 @@ fn prepare(
         eps: Value::real(call.class, hyper.eps),
     };
     let by = Tasks::Items(shape.channels);
-    call.launch(entry::BATCH_NORM_PREPARE, shape.channels, [dtype, dtype], |_| args, by)?;
+    let vectors = Vectors::of(call.geometry);
+    call.launch(entry::BATCH_NORM_PREPARE, shape.channels, [dtype, dtype], |_| args, by, vectors)?;
     Ok(tables)
+}
+
+/// The vectors of dense tensors, and of the tables if channels are innermost.
+fn vectors(call: &NormCall, dense: &[&Tensor<'_>], coefficients: usize, shape: &NormShape) -> Vectors {
+    let span = if shape.inner == 1 { shape.channels } else { shape.inner };
+    let table = Tensor { address: coefficients, dtype: call.class.storage(), sizes: &[], strides: &[] };
+    let tables: &[&Tensor<'_>] = if shape.inner == 1 { &[&table] } else { &[] };
+    dense.iter().chain(tables).fold(Vectors::of(call.geometry), |vectors, tensor| along(vectors, tensor, span))
 }
 
 fn apply(
@@ -297,7 +307,8 @@ fn apply(
         inner: shape.inner,
     };
     let (dtypes, by) = ([input.dtype, input.dtype], Tasks::OfGroups(runs(shape)));
-    call.launch(entry::BATCH_NORM_APPLY, shape.count(), dtypes, |_| args, by)
+    let vectors = vectors(call, &[input, output], coefficients, shape);
+    call.launch(entry::BATCH_NORM_APPLY, shape.count(), dtypes, |_| args, by, vectors)
 }
 
 fn apply_backward(
@@ -319,5 +330,6 @@ fn apply_backward(
         inner: shape.inner,
     };
     let (dtypes, by) = ([input.dtype, input.dtype], Tasks::OfGroups(runs(shape)));
-    call.launch(entry::BATCH_NORM_APPLY_BACKWARD, shape.count(), dtypes, |_| args, by)
+    let vectors = vectors(call, &[grad, input, grad_input], coefficients, shape);
+    call.launch(entry::BATCH_NORM_APPLY_BACKWARD, shape.count(), dtypes, |_| args, by, vectors)
 }

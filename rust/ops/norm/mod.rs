@@ -9,6 +9,7 @@ use crate::kernels::{Class, DType, Family};
 use crate::ops::core::geometry::{Columns, Geometry};
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
+use crate::ops::core::vectors::Vectors;
 use crate::ops::{Target, Tensor, Workspace};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -105,6 +106,18 @@ impl NormRows {
         let channels = self.groups * (self.length / self.inner.max(1));
         NormShape { outer: self.count / self.groups.max(1), channels, inner: self.inner }
     }
+
+    /// The vectors of dense tensors, and of `weights` if each element of a row has one.
+    fn vectors(&self, geometry: Geometry, dense: &[&Tensor<'_>], weights: &[&Tensor<'_>]) -> Vectors {
+        let span = if self.inner == 1 { self.length } else { self.inner };
+        let weights = if self.inner == 1 { weights } else { &[] };
+        dense.iter().chain(weights).fold(Vectors::of(geometry), |rows, tensor| along(rows, tensor, span))
+    }
+}
+
+/// Adds a tensor whose rows of `length` elements are read by vectors.
+pub(super) fn along(vectors: Vectors, tensor: &Tensor<'_>, length: i64) -> Vectors {
+    vectors.with(tensor.address, tensor.dtype, [length * tensor.dtype.size() as i64])
 }
 
 impl Affine<'_> {
@@ -134,8 +147,8 @@ impl NormCall {
         Ok(Self { target, class, geometry: Geometry::of(&target, class) })
     }
 
-    /// Launches a kernel of the family; `dtypes` are of the input and of the weight. `args` gets the number of items
-    /// that share a column.
+    /// Launches a kernel of the family, which loads and stores these vectors; `dtypes` are of the input and of the
+    /// weight. `args` gets the number of items that share a column.
     pub fn launch<A: Arguments>(
         &self,
         kernel: EntryPoint<A>,
@@ -143,11 +156,12 @@ impl NormCall {
         dtypes: [DType; 2],
         args: impl FnOnce(i32) -> A,
         by: Tasks,
+        vectors: Vectors,
     ) -> Result<()> {
         let [input, weight] = dtypes;
         let constants = [("SPEC_DTYPE0", input.code()), ("SPEC_DTYPE1", weight.code())];
-        let geometry = if matches!(by, Tasks::OfColumns(..)) { self.geometry.for_columns() } else { self.geometry };
-        let program = self.target.program(Family::Norm, self.class, &geometry.define(tier(count, &constants)))?;
+        let (geometry, constants) = (vectors.geometry, constants.into_iter().chain(vectors.constants()));
+        let program = self.target.program(Family::Norm, self.class, &geometry.define(tier(count, constants)))?;
         match by {
             Tasks::OfGroups(tasks) => {
                 let (global, local) = geometry.groups_for(tasks);
@@ -218,7 +232,8 @@ pub fn norm_rows(
         inner: rows.inner,
         eps: Value::real(call.class, eps),
     };
-    call.launch(entry::NORM_ROWS, input.numel(), dtypes, |_| args, Tasks::OfGroups(rows.count))
+    let vectors = rows.vectors(call.geometry, &[input, output], &[&affine.weight, &affine.bias]);
+    call.launch(entry::NORM_ROWS, input.numel(), dtypes, |_| args, Tasks::OfGroups(rows.count), vectors)
 }
 
 /// Gradients of [`norm_rows`]; `grad_input`, `grad_affine.weight` and `grad_affine.bias` may each be absent.
@@ -264,7 +279,9 @@ pub fn norm_rows_backward(
             groups: rows.groups,
             inner: rows.inner,
         };
-        call.launch(entry::NORM_ROWS_BACKWARD, input.numel(), dtypes, |_| args, Tasks::OfGroups(rows.count))?;
+        let (count, by) = (input.numel(), Tasks::OfGroups(rows.count));
+        let vectors = rows.vectors(call.geometry, &[grad, input, grad_input], &[weight]);
+        call.launch(entry::NORM_ROWS_BACKWARD, count, dtypes, |_| args, by, vectors)?;
     }
     if !wants_sums {
         return Ok(());
@@ -292,7 +309,7 @@ impl Sums {
     ) -> Result<Self> {
         // Lanes along the channels need one statistic for all channels, or one for each.
         let by_columns = shape.inner == 1 && (owner.outer == 0 || owner.channels == shape.channels);
-        let geometry = call.geometry.for_columns();
+        let geometry = call.geometry.for_columns(shape.channels);
         let vectors = if geometry.group == 1 { STRIP } else { 1 };
         let strips = div_ceil(shape.channels, geometry.lanes as i64 * vectors);
         let tasks = if by_columns { strips } else { shape.channels };
@@ -320,10 +337,19 @@ impl Sums {
         if by_columns {
             let by = Tasks::OfColumns(columns(tasks * splits, shape.outer / splits));
             let args = |parts| entry::NormSumsColumns { sums, parts };
-            call.launch(entry::NORM_SUMS_COLUMNS, count, dtypes, args, by)?;
+            let dense = along(along(Vectors::of(geometry), grad, shape.channels), input, shape.channels);
+            let table = call.table(&memory, 0, shape.channels);
+            let vectors = along(dense, &table, shape.channels);
+            let vectors = if owner.outer == 0 {
+                along(along(vectors, &statistics.mean, 0), &statistics.rstd, 0)
+            } else {
+                vectors
+            };
+            call.launch(entry::NORM_SUMS_COLUMNS, count, dtypes, args, by, vectors)?;
         } else {
             let by = Tasks::OfGroups(tasks * splits);
-            call.launch(entry::NORM_SUMS_ROWS, count, dtypes, |_| entry::NormSumsRows { sums }, by)?;
+            let vectors = along(along(Vectors::of(call.geometry), grad, shape.inner), input, shape.inner);
+            call.launch(entry::NORM_SUMS_ROWS, count, dtypes, |_| entry::NormSumsRows { sums }, by, vectors)?;
         }
         Ok(Self { memory, shape: *shape, splits })
     }
@@ -358,6 +384,6 @@ impl Sums {
         };
         let by = Tasks::OfSplits(channels, self.splits);
         let args = |parts| entry::NormSumsFinish { parts, ..args };
-        call.launch(entry::NORM_SUMS_FINISH, channels, [dtype, dtype], args, by)
+        call.launch(entry::NORM_SUMS_FINISH, channels, [dtype, dtype], args, by, Vectors::of(call.geometry))
     }
 }

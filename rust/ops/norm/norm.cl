@@ -240,6 +240,10 @@ __kernel GROUPS_OF(LSIZE) void norm_sums_rows(SUMS_ARGUMENTS) {
 #define STRIP 1
 #endif
 
+// Mean and scale of the channels from c on.
+#define LOAD_STATISTICS(c) \
+  (center = load_part(mean, c, channels, stat_dtype, 0), scale = load_part(rstd, c, channels, stat_dtype, 0))
+
 // For inner == 1, and one mean per channel or per sample: items sum STRIP * VEC neighbouring channels of a split, with
 // the columns of columns.cl.
 __kernel GROUPS_OF(LSIZE) void norm_sums_columns(SUMS_ARGUMENTS, int parts) {
@@ -257,15 +261,16 @@ __kernel GROUPS_OF(LSIZE) void norm_sums_columns(SUMS_ARGUMENTS, int parts) {
     long first_row = outer * split / splits, last_row = outer * (split + 1) / splits;
     if (!IS_TASK(task, strips * splits)) last_row = first_row;
     for (int s = 0; s < STRIP; s++) products[s].vector = totals[s].vector = (TV)0;
+    TV center = (TV)0, scale = (TV)1;
+    if (STRIP == 1 && stat_outer == 0) LOAD_STATISTICS(begin);
     for (long o = first_row + PART; o < last_row; o += PARTS) {
       __global const uchar *dy = grad + grad_offset + o * row_size, *x = input + input_offset + o * row_size;
-      TV center = stat_outer == 0 || !mean ? (TV)0 : (TV)load(mean, o, stat_dtype);
-      TV scale = stat_outer == 0 ? (TV)1 : (TV)load(rstd, o, stat_dtype);
+      if (stat_outer != 0) {
+        center = mean ? (TV)load(mean, o, stat_dtype) : (TV)0;
+        scale = (TV)load(rstd, o, stat_dtype);
+      }
       for (long c = begin, s = 0; c < end; c += VEC, s++) {
-        if (stat_outer == 0) {
-          center = load_part(mean, c, channels, stat_dtype, 0);
-          scale = load_part(rstd, c, channels, stat_dtype, 0);
-        }
+        if (STRIP > 1 && stat_outer == 0) LOAD_STATISTICS(c);
         TV g = load_part(dy, c, channels, DTYPE0, 0);
         totals[s].vector += g;
         products[s].vector += g * ((load_part(x, c, channels, DTYPE0, 0) - center) * scale);

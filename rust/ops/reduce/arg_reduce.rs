@@ -41,7 +41,7 @@ pub fn arg_reduce(
     let class = input.class();
     let geometry = Geometry::of(&target, class);
     let order = order(&space, &geometry, class);
-    let geometry = order.geometry(geometry);
+    let geometry = space.geometry(order, geometry, input.dtype);
     let splits = space.splits(order, &geometry);
     let largest = i32::from(largest);
     let constants = [("SPEC_DTYPE0", input.dtype.code()), ("SPEC_LARGEST", largest)];

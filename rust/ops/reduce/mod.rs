@@ -8,9 +8,10 @@ use self::reduction::{Reduction, Traversal};
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Value};
 use crate::kernels::{Class, DType, Family};
-use crate::ops::core::geometry::{filling_lanes, Geometry};
+use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::{div_ceil, layout};
 use crate::ops::core::tier::{tier, with_rare};
+use crate::ops::core::vectors::Vectors;
 use crate::ops::{Operand, Target};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -135,7 +136,7 @@ pub fn reduce(op: ReduceOp, power: f64, shape: &[i64], output: &Operand<'_>, inp
     let class = input.dtype.class();
     let geometry = Geometry::of(&target, class);
     let order = space.order(&geometry);
-    let splits = space.splits(order, &order.geometry(geometry));
+    let splits = space.splits(order, &space.geometry(order, geometry, input.dtype));
     let (map, fold, finish) = op.steps()?;
     let pass = Pass { target, geometry, class, fold, power, count: space.length() };
     let (out, source) = ((output.address, output.dtype), (input.address, input.dtype));
@@ -173,13 +174,22 @@ impl Pass {
         (output, output_dtype): (usize, DType),
     ) -> Result<()> {
         let (outputs, length) = (space.outputs() / splits, space.length());
-        let geometry = order.geometry(self.geometry);
+        let geometry = space.geometry(order, self.geometry, input_dtype);
+        let mut vectors = match order {
+            Traversal::Rows => Vectors::of_rows(geometry, space.run(), input_dtype),
+            Traversal::Columns => Vectors::of(geometry),
+        };
+        vectors = space.vectors(order, vectors, splits, (input, input_dtype));
+        if order == Traversal::Columns {
+            let [first, rest @ ..] = space.kept.as_slice() else { return Ok(()) };
+            let steps = rest.iter().map(|dim| dim.strides[0]).chain([first.strides[0] * geometry.lanes as i64]);
+            vectors = vectors.with(output, output_dtype, steps);
+        }
         let constants =
             [("SPEC_MAP", map as i32), ("SPEC_FOLD", self.fold as i32), ("SPEC_DTYPE0", input_dtype.code())];
-        let widened = self.row_lanes(space, order, input_dtype).map(|lanes| ("SPEC_VEC", lanes as i32));
         // A power takes as long to compile as all other code, and is rarely needed.
         let has_power = map == Map::Power || finish == Finish::Root;
-        let spec = with_rare(tier(outputs * length, constants.into_iter().chain(widened)), output_dtype);
+        let spec = with_rare(tier(outputs * length, constants.into_iter().chain(vectors.constants())), output_dtype);
         let spec = geometry.define(spec).define("HAS_POWER", i64::from(has_power));
         let program = self.target.program(Family::Reduce, self.class, &spec)?;
         let reduction = entry::ReductionArguments {
@@ -215,15 +225,6 @@ impl Pass {
                 geometry.launch_columns(&self.target, &program, entry::REDUCE_COLUMNS, args, columns)
             }
         }
-    }
-
-    /// Elements of narrow dtypes that an item of a GPU takes at a time in a specialised program, if rows have enough
-    /// for all items of a group.
-    fn row_lanes(&self, space: &Reduction<2>, order: Traversal, input: DType) -> Option<usize> {
-        let Geometry { group, lanes, .. } = self.geometry;
-        let wide = filling_lanes(lanes, input.size());
-        let fills = group > 1 && lanes > 1 && order == Traversal::Rows && space.run() >= (group * wide) as i64;
-        (fills && wide > lanes).then_some(wide)
     }
 
     /// Strides of input and output from row to row, if `reduce_short_rows` applies: on CPUs, for dense rows of at most

@@ -16,8 +16,11 @@
 #define CASCADE 128
 
 // Independent totals in the inner loops, so that an addition need not wait for the previous one. A generic program for
-// GPUs has the code of every operator for each total, which takes registers that other groups need.
-#if defined(IS_CPU) || defined(SPEC_DTYPE0)
+// GPUs has the code of every operator for each total, which takes registers that other groups need. Four of the
+// longer vectors of narrow dtypes do not fit the registers of Intel's GPUs.
+#if defined(SPEC_VEC)
+#define CHAINS 3
+#elif defined(IS_CPU) || defined(SPEC_DTYPE0)
 #define CHAINS 4
 #else
 #define CHAINS 1
@@ -36,6 +39,8 @@
 #define STRIP 1
 #endif
 #define ROWS_AT_ONCE (CHAINS / STRIP)
+// The vectors of `width` columns. The constant bound lets compilers keep arrays of vectors in registers.
+#define EACH_VECTOR(s, width) for (int s = 0; s < STRIP && s * VEC < (width); s++)
 
 // Folds a run of n elements, `stride` bytes apart: its vectors item, item + items, ... into *sum, and likewise the
 // remaining elements into *rest.
@@ -91,8 +96,8 @@ __kernel GROUPS_OF(LSIZE) void reduce_rows(REDUCTION_ARGUMENTS, Layout kept, Lay
   for (long task = first; task < last; task++) {
     long begin = 0, end = length;
     if (splits > 1) {
-      begin = length * (task / outputs) / splits;
-      end = length * (task / outputs + 1) / splits;
+      begin = split_begin(length, task / outputs, splits);
+      end = split_begin(length, task / outputs + 1, splits);
     }
     __global const uchar *base = input + layout_offset(&kept, 1, task);
     TV sum = identity_vector(FOLD);
@@ -209,13 +214,12 @@ INLINE INLINED_ON_GPUS void fold_columns(__global const uchar *base, const Layou
         for (int s = 0; s < STRIP; s++)
           block[s] = fold_vector(fold, block[s], map_vector(map, load_vector(p + j * stride, s * VEC, dtype), power));
     } else {
-      for (long j = from + part; j < to; j += parts)
-        for (int s = 0; s * VEC < width; s++)
-          block[s] = fold_vector(fold, block[s],
-                                 map_vector(map,
-                                            load_lanes(p + j * stride + s * VEC * column_stride, column_stride,
-                                                       min(VEC, width - s * VEC), dtype),
-                                            power));
+      for (long j = from + part; j < to; j += parts) EACH_VECTOR(s, width)
+      block[s] = fold_vector(fold, block[s],
+                             map_vector(map,
+                                        load_lanes(p + j * stride + s * VEC * column_stride, column_stride,
+                                                   min(VEC, width - s * VEC), dtype),
+                                        power));
     }
     for (int s = 0; s < STRIP; s++) sums[s] = fold_vector(fold, sums[s], block[s]);
     if (++blocks == CASCADE) {
@@ -244,7 +248,7 @@ __kernel GROUPS_OF(LSIZE) void reduce_columns(REDUCTION_ARGUMENTS, Layout kept, 
   COLUMN_TASKS(tasks, parts, reduced.strides[0][0] < in_stride, first, last);
   for (long task = first; task < last; task++) {
     long column = task % strips * STRIP * VEC, row = task / strips, split = row / rows;
-    long begin = length * split / splits, end = length * (split + 1) / splits;
+    long begin = split_begin(length, split, splits), end = split_begin(length, split + 1, splits);
     int width = IS_TASK(task, tasks) ? (int)min(columns - column, (long)STRIP * VEC) : 0;
     TV total[STRIP];
     fold_columns(input + layout_run_offset(&kept, 1, row) + column * in_stride, &reduced, begin, end, PART, PARTS,
@@ -256,10 +260,10 @@ __kernel GROUPS_OF(LSIZE) void reduce_columns(REDUCTION_ARGUMENTS, Layout kept, 
     if (part > 0) continue;
 #endif
     __global uchar *out = output + layout_run_offset(&kept, 0, row) + column * out_stride;
-    for (int s = 0; s * VEC < width; s++) {
+    EACH_VECTOR(s, width) {
       Lanes lanes;
       lanes.vector = total[s];
-      for (int l = 0; l < VEC; l++) lanes.lanes[l] = finish_one(finish, lanes.lanes[l], count, power);
+      FIRST_LANES(l, VEC) lanes.lanes[l] = finish_one(finish, lanes.lanes[l], count, power);
       store_lanes(out + s * VEC * out_stride, out_stride, min(VEC, width - s * VEC), output_dtype, lanes.vector);
     }
   }

@@ -1,8 +1,9 @@
 //! The iteration space of a reduction: the kept and reduced dimensions, and how work is distributed.
 
-use crate::kernels::Class;
+use crate::kernels::{Class, DType};
 use crate::ops::core::geometry::{Columns, Geometry};
 use crate::ops::core::space::{coalesce, div_ceil, Dim};
+use crate::ops::core::vectors::Vectors;
 
 /// Number of elements from which one result is worth splitting: if elements are neighbours, and if results are.
 const SHORTEST_ROW: i64 = 1 << 14;
@@ -17,16 +18,6 @@ pub enum Traversal {
     Rows,
     /// Results are neighbours.
     Columns,
-}
-
-impl Traversal {
-    /// The geometry of the kernel, from its device's.
-    pub const fn geometry(self, device: Geometry) -> Geometry {
-        match self {
-            Self::Rows => device,
-            Self::Columns => device.for_columns(),
-        }
-    }
 }
 
 /// N operands, the outputs first and the input last; the outputs have stride 0 along the reduced dimensions.
@@ -79,6 +70,35 @@ impl<const N: usize> Reduction<N> {
             Traversal::Rows
         } else {
             Traversal::Columns
+        }
+    }
+
+    /// The geometry of the kernel for inputs of `dtype`, from its device's.
+    pub fn geometry(&self, order: Traversal, device: Geometry, dtype: DType) -> Geometry {
+        let contiguous = self.kept.first().filter(|dim| input_stride(dim) == dtype.size() as i64);
+        match order {
+            Traversal::Rows => device,
+            Traversal::Columns => device.for_columns(contiguous.map_or(1, |dim| dim.size)),
+        }
+    }
+
+    /// The vectors that the kernel reads from an input at `address`.
+    pub fn vectors(
+        &self,
+        order: Traversal,
+        vectors: Vectors,
+        splits: i64,
+        (address, dtype): (usize, DType),
+    ) -> Vectors {
+        let (kept, reduced) = (self.kept.iter().map(input_stride), self.reduced.iter().map(input_stride));
+        match order {
+            Traversal::Rows => {
+                // Splits begin at a multiple of a vector's elements, which may be anywhere in a run.
+                let run = (splits > 1 && self.reduced.len() > 1).then(|| self.run() * dtype.size() as i64);
+                let steps = kept.chain(reduced.skip(1)).chain(run);
+                vectors.with(address, dtype, steps)
+            }
+            Traversal::Columns => vectors.with(address, dtype, kept.skip(1).chain(reduced)),
         }
     }
 

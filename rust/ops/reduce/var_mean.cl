@@ -109,7 +109,8 @@ __kernel GROUPS_OF(LSIZE) void var_mean_rows(VAR_MEAN_ARGUMENTS, int run_items) 
 #endif
   GROUP_TASKS(outputs * splits, first, last);
   for (long task = first; task < last; task++) {
-    long split = task / outputs, begin = length * split / splits, end = length * (split + 1) / splits;
+    long split = task / outputs, begin = split_begin(length, split, splits),
+         end = split_begin(length, split + 1, splits);
     __global const uchar *base = input + layout_offset(&kept, 2, task);
     LaneVarMean lanes = {0, (TV)0, (TV)0};
     VarMean total = {0, 0, 0};
@@ -159,7 +160,7 @@ __kernel GROUPS_OF(LSIZE) void var_mean_columns(VAR_MEAN_ARGUMENTS, int parts) {
   COLUMN_TASKS(tasks, parts, stride < column_stride, first, last);
   for (long task = first; task < last; task++) {
     long column = task % strips * VEC, row = task / strips, split = row / rows;
-    long begin = length * split / splits, end = length * (split + 1) / splits;
+    long begin = split_begin(length, split, splits), end = split_begin(length, split + 1, splits);
     int width = IS_TASK(task, tasks) ? (int)min(columns - column, (long)VEC) : 0;
     __global const uchar *base = input + layout_run_offset(&kept, 2, row) + column * column_stride;
     LaneVarMean lanes = {0, (TV)0, (TV)0};
@@ -212,7 +213,8 @@ __kernel GROUPS_OF(LSIZE) void var_mean_merge(__global const uchar *squares, ulo
   for (long result = first; result < last; result++) {
     VarMean total = {0, 0, 0};
     for (long split = PART; split < splits && IS_TASK(result, outputs); split += PARTS) {
-      long count = length * (split + 1) / splits - length * split / splits, at = split * outputs + result;
+      long count = split_begin(length, split + 1, splits) - split_begin(length, split, splits);
+      long at = split * outputs + result;
       VarMean one = {(T)count, split_means[at], split_squares[at]};
       total = join(total, one);
     }

@@ -7,6 +7,7 @@ use crate::kernels::{DType, Family};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::{layout, Dim};
 use crate::ops::core::tier::tier;
+use crate::ops::core::vectors::Vectors;
 use crate::ops::{Operand, Target};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -68,9 +69,11 @@ pub fn var_mean(
     let class = input.dtype.class();
     let geometry = Geometry::of(&target, class);
     let order = space.order(&geometry);
-    let geometry = order.geometry(geometry);
+    let geometry = space.geometry(order, geometry, input.dtype);
     let splits = space.splits(order, &geometry);
-    let spec = geometry.define(tier(outputs * length, &[("SPEC_DTYPE0", input.dtype.code())]));
+    let vectors = space.vectors(order, Vectors::of(geometry), splits, (input.address, input.dtype));
+    let constants = [("SPEC_DTYPE0", input.dtype.code())].into_iter().chain(vectors.constants());
+    let spec = geometry.define(tier(outputs * length, constants));
     let program = target.program(Family::VarMean, class, &spec)?;
     let finish = if options.take_sqrt { Finish::Std } else { Finish::Variance };
     let correction = Value::real(class, options.correction);

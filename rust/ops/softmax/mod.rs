@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Arguments, EntryPoint};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 use crate::ops::core::forms::{rows_and_columns, Form, FLOATS};
 use crate::ops::core::geometry::{Columns, Geometry};
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
+use crate::ops::core::vectors::Vectors;
 use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -38,7 +39,7 @@ pub fn softmax(input: &Tensor<'_>, output: &Tensor<'_>, dim: usize, log: bool) -
     if input.numel() == 0 {
         return Ok(());
     }
-    let call = SoftmaxCall::new(input, &[input.dtype, output.dtype], dim, log)?;
+    let call = SoftmaxCall::new(&[input, output], dim, log)?;
     let softmax = entry::SoftmaxArguments {
         input: call.target.tensor(input)?,
         dtype0: input.dtype,
@@ -70,7 +71,7 @@ pub fn softmax_backward(
     if grad.numel() == 0 {
         return Ok(());
     }
-    let call = SoftmaxCall::new(grad, &[grad.dtype, output.dtype, grad_input.dtype], dim, log)?;
+    let call = SoftmaxCall::new(&[grad, output, grad_input], dim, log)?;
     let softmax_backward = entry::SoftmaxBackwardArguments {
         grad: call.target.tensor(grad)?,
         dtype0: grad.dtype,
@@ -113,9 +114,10 @@ struct SoftmaxCall {
 }
 
 impl SoftmaxCall {
-    /// `first` has the shape of all tensors, whose dtypes are `dtypes`.
-    fn new(first: &Tensor<'_>, dtypes: &[DType], dim: usize, log: bool) -> Result<Self> {
+    /// All tensors have the same shape.
+    fn new(tensors: &[&Tensor<'_>], dim: usize, log: bool) -> Result<Self> {
         const DTYPES: [&str; 3] = ["SPEC_DTYPE0", "SPEC_DTYPE1", "SPEC_DTYPE2"];
+        let [first, ..] = tensors else { return Err(Error::Invalid("OpenCL: softmax without a tensor".to_owned())) };
         let count = first.numel();
         let length = first.size(dim);
         let inner: i64 = first.sizes.iter().skip(dim + 1).product();
@@ -126,9 +128,18 @@ impl SoftmaxCall {
         let class = if first.dtype == DType::F64 { Class::Double } else { Class::Float };
         let geometry = Geometry::of(&target, class);
         let by_rows = inner == 1 && !geometry.starves(length);
-        let geometry = if by_rows { geometry } else { geometry.for_columns() };
-        let mut constants: Vec<_> = DTYPES.iter().copied().zip(dtypes.iter().map(|dtype| dtype.code())).collect();
+        let (geometry, vectors, row) = if by_rows {
+            (geometry, Vectors::of_rows(geometry, length, first.dtype), length)
+        } else {
+            let columns = geometry.for_columns(inner);
+            (columns, Vectors::of(columns), inner)
+        };
+        let vectors = tensors.iter().fold(vectors, |vectors, tensor| {
+            vectors.with(tensor.address, tensor.dtype, [row * tensor.dtype.size() as i64])
+        });
+        let mut constants: Vec<_> = DTYPES.into_iter().zip(tensors.iter().map(|tensor| tensor.dtype.code())).collect();
         constants.push(("SPEC_LOG", i32::from(log)));
+        constants.extend(vectors.constants());
         let strip = Strip::of(&geometry, outer, inner);
         let spec = geometry.define(tier(count, &constants)).define("STRIP", strip.longest);
         let program = target.program(Family::Softmax, class, &spec)?;
@@ -175,7 +186,7 @@ impl Strip {
         }
     }
 
-    /// On CPUs, as wide as possible while every core has some. On other devices, items take single columns.
+    /// On CPUs, as wide as possible while every core has some. On other devices, items take one vector.
     fn of(geometry: &Geometry, outer: i64, inner: i64) -> Self {
         let longest = Self::longest(geometry);
         let vectors = div_ceil(inner, geometry.lanes as i64);

@@ -45,7 +45,7 @@ INLINE TV exp_below(TV x) {
 #if LSIZE == 1
 #define STORED_EXPONENTIALS 4096
 #else
-#define STORED_EXPONENTIALS 1
+#define STORED_EXPONENTIALS 0
 #endif
 INLINE TV load_private(const T *values, long i) {
 #if VEC == 1
@@ -149,7 +149,7 @@ __kernel GROUPS_OF(LSIZE) void softmax_rows(SOFTMAX_ARGUMENTS) {
                            output + output_offset + row * length * dtype_size(DTYPE1), dtype1, rows, (int)length,
                            is_log))
   int first_part = get_local_id(0) * VEC, step = LSIZE * VEC;
-  bool stores_exponentials = length <= STORED_EXPONENTIALS;
+  bool stores_exponentials = STORED_EXPONENTIALS > 0 && length <= STORED_EXPONENTIALS;
   T exponentials[STORED_EXPONENTIALS + VEC];
   GROUP_SHARED(shared);
   GROUP_TASKS(outer, first, last);
@@ -186,6 +186,9 @@ __kernel GROUPS_OF(LSIZE) void softmax_rows(SOFTMAX_ARGUMENTS) {
 // row's piece is then long enough for hardware prefetching: 1024 x 4096 takes half the time of single vectors.
 // Rows of a block: their maximum is found before their exponentials are added up, with one rescaling for all of them.
 #define BLOCK 8
+// Where vector v of the strip from vector `begin` on has its values: an index that is not a constant would keep them in
+// memory.
+#define STRIP_INDEX(v) (STRIP == 1 ? 0 : (int)((v) - begin) * VEC)
 
 #if LSIZE > 1
 // Joins two parts of columns: their maximum, and the sums of their exponentials relative to it.
@@ -214,7 +217,7 @@ __kernel GROUPS_OF(LSIZE) void softmax_columns(SOFTMAX_ARGUMENTS, long inner, lo
     for (long i = PART; i < length; i += BLOCK * PARTS) {
       long rows = min((long)BLOCK, (length - i + PARTS - 1) / PARTS);
       for (long v = begin; v < end; v++) {
-        int width = (int)min(inner - v * VEC, (long)VEC), at = (int)(v - begin) * VEC;
+        int width = (int)min(inner - v * VEC, (long)VEC), at = STRIP_INDEX(v);
         __global const uchar *p = x + (i * inner + v * VEC) * in_size;
         TV old = i == PART ? (TV)-INFINITY : load_private(tops, at), top = old;
         for (int r = 0; r < rows; r++) top = larger(top, load_lanes(p + r * row_size, in_size, width, DTYPE0));
@@ -234,13 +237,13 @@ __kernel GROUPS_OF(LSIZE) void softmax_columns(SOFTMAX_ARGUMENTS, long inner, lo
     store_private(tops, 0, top_of[item - part * apart]);
     store_private(sums, 0, sum_of[item - part * apart]);
 #endif
-    for (int at = 0; at < (end - begin) * VEC; at += VEC) {
-      TV sum = load_private(sums, at);
-      store_private(sums, at, IS_LOG ? log(sum) : 1 / sum);
+    for (long v = begin; v < end; v++) {
+      TV sum = load_private(sums, STRIP_INDEX(v));
+      store_private(sums, STRIP_INDEX(v), IS_LOG ? log(sum) : 1 / sum);
     }
     for (long i = PART; i < length; i += PARTS)
       for (long v = begin; v < end; v++) {
-        int width = (int)min(inner - v * VEC, (long)VEC), at = (int)(v - begin) * VEC;
+        int width = (int)min(inner - v * VEC, (long)VEC), at = STRIP_INDEX(v);
         TV d = load_lanes(x + (i * inner + v * VEC) * in_size, in_size, width, DTYPE0) - load_private(tops, at);
         TV scale = load_private(sums, at);
         store_lanes(y + (i * inner + v * VEC) * out_size, out_size, width, DTYPE1,
@@ -291,11 +294,11 @@ __kernel GROUPS_OF(LSIZE) void softmax_backward_columns(SOFTMAX_BACKWARD_ARGUMEN
     __global const uchar *y = output + output_offset + start * out_size;
     __global uchar *dx = grad_input + grad_input_offset + start * size;
     if (!IS_TASK(task, outer * strips)) end = begin;
-    for (int at = 0; at < (end - begin) * VEC; at += VEC) store_private(sums, at, (TV)0);
+    for (long v = begin; v < end; v++) store_private(sums, STRIP_INDEX(v), (TV)0);
     for (long i = PART; i < length; i += PARTS)
       for (long v = begin; v < end; v++) {
         long offset = i * inner + v * VEC;
-        int width = (int)min(inner - v * VEC, (long)VEC), at = (int)(v - begin) * VEC;
+        int width = (int)min(inner - v * VEC, (long)VEC), at = STRIP_INDEX(v);
         TV gv = load_lanes(g + offset * grad_size, grad_size, width, DTYPE0);
         TV yv = load_lanes(y + offset * out_size, out_size, width, DTYPE1);
         store_private(sums, at, load_private(sums, at) + GRADIENT_TERM(gv, yv));
@@ -311,7 +314,7 @@ __kernel GROUPS_OF(LSIZE) void softmax_backward_columns(SOFTMAX_BACKWARD_ARGUMEN
         int width = (int)min(inner - v * VEC, (long)VEC);
         TV gv = load_lanes(g + offset * grad_size, grad_size, width, DTYPE0);
         TV yv = load_lanes(y + offset * out_size, out_size, width, DTYPE1);
-        TV sum = load_private(sums, (v - begin) * VEC);
+        TV sum = load_private(sums, STRIP_INDEX(v));
         store_lanes(dx + offset * size, size, width, DTYPE2, GRADIENT(gv, yv, sum));
       }
   }

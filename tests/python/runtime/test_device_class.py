@@ -44,6 +44,15 @@ def test_either_class_of_kernels_is_right_on_this_device(device_class: str, case
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("part", ["reductions", "not reductions"])
+@pytest.mark.parametrize("device_class", ["cpu", "gpu"])
+def test_vectors_of_specialised_kernels(device_class: str, part: str):
+    cases = str(FOLDER / "device_class_vectors_cases.py")
+    environment = {"TORCH_OPENCL_DEVICE_CLASS": device_class, "TORCH_OPENCL_SPECIALIZE": "eager"}
+    done = run_python("-m pytest -q -x", cases, "-k", part, **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_another_class_is_refused():
     done = run_python("import torch; torch.ones(1, device='opencl')", TORCH_OPENCL_DEVICE_CLASS="tpu")
     assert done.returncode != 0

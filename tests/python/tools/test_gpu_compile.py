@@ -149,6 +149,17 @@ def test_programs_with_a_constant_have_separate_limits() -> None:
     assert not any("calm" in gap for gap in limits.gaps([result(), dense], hot))
 
 
+def test_a_kernel_has_to_load_whole_vectors() -> None:
+    hot = {"calm:DENSE=1:ALIGNED=1": {"vectors": 4}}
+    scalar, vectors, other = result(), result(replace(CALM, vector_loads=4)), result()
+    other.program.options += " -D DENSE=1"
+    for each in (scalar, vectors):
+        each.program.options += " -D ALIGNED=1 -D DENSE=1"
+    assert limits.failures([vectors, other], hot) == []
+    (failure,) = limits.failures([scalar, vectors, other], hot)
+    assert "loads of whole vectors, and hot_kernels.txt asks for 4" in failure
+
+
 def test_kernels_that_are_not_listed_may_spill() -> None:
     assert limits.failures([result(replace(CALM, spills=8, scratch=400))], {}) == []
 
