@@ -117,6 +117,11 @@ def failures(results: Iterable[Result], hot: dict[str, dict[str, int]]) -> list[
     return found
 
 
+def line_of(use: Use, hot: Iterable[str]) -> str | None:
+    """Find the kernel and constants of hot_kernels.txt that name a kernel of a program most exactly."""
+    return max((listed for listed in hot if _is_listed(use, listed)), key=lambda line: line.count(":"), default=None)
+
+
 def _is_listed(use: Use, listed: str) -> bool:
     """Tell whether a line of the list applies to a kernel of a program."""
     kernel, *constants = listed.split(":")

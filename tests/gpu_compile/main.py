@@ -4,6 +4,7 @@ import argparse
 import math
 import os
 import sys
+from dataclasses import replace
 
 from gpu_compile import build, limits, record, report, sample, tools
 from gpu_compile.intel import Intel
@@ -75,7 +76,8 @@ def tell(results: list[build.Result], asked: argparse.Namespace, version: str, i
     hot = limits.hot_kernels()
     found = limits.uses(results)
     if asked.markdown:
-        print(report.markdown(report.rows(use for use in found if use.kernel in hot)))
+        listed = [replace(use, kernel=line) for use in found if (line := limits.line_of(use, hot))]
+        print(report.markdown(report.rows(listed)))
     else:
         table = report.rows(found)
         print(report.text(table[: asked.rows]))
