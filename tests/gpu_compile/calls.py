@@ -115,6 +115,16 @@ def layers() -> Iterator[Call]:
         yield lambda device, function=function, dtype=dtype, rows=rows: backward(
             function(torch.zeros(rows, 3000, dtype=dtype, device=device, requires_grad=True))
         )
+    for dtype in (torch.float32, torch.bfloat16):
+
+        def reduce_columns(device: torch.device, dtype: torch.dtype = dtype) -> None:
+            x = torch.zeros(2048, 4096, dtype=dtype, device=device, requires_grad=True)
+            weight = torch.ones(4096, dtype=dtype, device=device, requires_grad=True)
+            backward((x.sum(0), x.var(0), x.view(4, 512, 4096).softmax(1)))
+            x.detach().argmax(0)
+            backward(torch.nn.functional.layer_norm(x, (4096,), weight))
+
+        yield reduce_columns
     # Sizes for small and large tiles, of elements and of vectors.
     for dtype, (rows, columns) in product(
         (torch.uint8, torch.float16, torch.float32, torch.float64), ((69, 91), (80, 96), (1027, 1029), (1024, 1040))

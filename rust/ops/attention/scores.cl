@@ -63,20 +63,20 @@ static inline long head_offset(const RowStrides *rows, long batch, long head) {
 }
 
 // e^x for x <= 0, to 2 ulp of 2^(x log2 e); 0 below 2^-125. The argument is multiplied after the maximum was
-// subtracted: a score near the limit of T, as from a mask of -FLT_MAX, would become infinite. Adding 1.5 * 2^23 rounds
-// to an integer in the low bits: PoCL's rint takes as many instructions as this whole function.
+// subtracted: a score near the limit of T, as from a mask of -FLT_MAX, would become infinite. Adding 1.5 * 2^23 + 127
+// rounds to an integer n and leaves the exponent of 2^n in the low bits: PoCL's rint takes as many instructions as this
+// whole function. The product with 2^n keeps a NaN; adding n to its bits would make a number of it.
 #ifdef CLASS_F
 INLINE TV exp_vector(TV difference) {
   const TV x = difference * (TV)LOG2_E;
-  const TV shifted = x + 12582912.0f, f = x - (shifted - 12582912.0f);
+  const TV shifted = x + 12583039.0f, f = x - (shifted - 12583039.0f);
   TV p = FMA_OR_MAD(f, (TV)0.00015345736755989492f, (TV)0.0013399909948930144f);
   p = FMA_OR_MAD(f, p, (TV)0.009618489071726799f);
   p = FMA_OR_MAD(f, p, (TV)0.05550329014658928f);
   p = FMA_OR_MAD(f, p, (TV)0.24022646248340607f);
   p = FMA_OR_MAD(f, p, (TV)0.6931471824645996f);
   p = FMA_OR_MAD(f, p, (TV)1.0f);
-  p = PASTE(as_float, VEC)(PASTE(as_int, VEC)(p) + (PASTE(as_int, VEC)(shifted) << 23));
-  return x < (TV)-125 ? (TV)0 : p;
+  return x < (TV)-125 ? (TV)0 : p * PASTE(as_float, VEC)(PASTE(as_int, VEC)(shifted) << 23);
 }
 #else
 OUTLINED TV exp_vector(TV difference) { return exp(difference); }

@@ -29,7 +29,7 @@ pub(in crate::ops) fn rows_and_columns(target: &Target, classes: &[Class]) -> Ve
     for class in classes {
         let rows = Geometry::of(target, *class);
         found.push((*class, rows));
-        let columns = rows.for_columns(1);
+        let columns = rows.for_columns(1, 1);
         if columns != rows {
             found.push((*class, columns));
         }

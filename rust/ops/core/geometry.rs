@@ -16,6 +16,9 @@ const GPU_GROUP: usize = 256;
 const SHORT_FOR_GROUP: i64 = 64;
 /// Items of a GPU's group that read neighbouring columns of a row: a subgroup, or half of one.
 const COLUMN_ITEMS: i64 = 32;
+/// Vectors of columns are worth taking if their items are this fraction of those that fill a device: two groups for each
+/// compute unit.
+const VECTORS_FOR_DEVICE: usize = OCCUPANCY_TARGET / 2;
 /// Rows of a column that are worth a separate item.
 const ROWS_OF_PART: i64 = 4;
 /// Occupancy target, groups for each compute unit: enough for even shares when tasks differ or cores are busy.
@@ -82,11 +85,19 @@ impl Geometry {
         [if self.is_cpu { tasks.min(self.groups) } else { tasks.next_multiple_of(ITEM_GROUP) }]
     }
 
-    /// The geometry of kernels whose items take neighbouring columns, of which `beside` are contiguous. On GPUs an item
-    /// takes a vector of them if they are enough for a subgroup, else one column, so that there are many items.
-    pub const fn for_columns(self, beside: i64) -> Self {
-        let fills = self.is_cpu || beside >= COLUMN_ITEMS * self.lanes as i64;
-        Self { lanes: if fills { self.lanes } else { 1 }, ..self }
+    /// The geometry of kernels whose items take neighbouring columns. On GPUs an item takes a vector of them if the
+    /// `beside` contiguous ones are enough for a subgroup, and all `columns` (those of every row and every possible
+    /// split) for the device; else an item takes one column.
+    pub const fn for_columns(self, beside: i64, columns: i64) -> Self {
+        let vectors = columns / self.lanes as i64;
+        let fills = beside >= COLUMN_ITEMS * self.lanes as i64
+            && vectors * self.most_column_parts() >= (self.groups * self.group / VECTORS_FOR_DEVICE) as i64;
+        Self { lanes: if self.is_cpu || fills { self.lanes } else { 1 }, ..self }
+    }
+
+    /// Items of a group that share a task if a subgroup's columns lie side by side.
+    pub const fn most_column_parts(&self) -> i64 {
+        self.group as i64 / COLUMN_ITEMS
     }
 
     /// Items of a group that share each task: `parts` of `columns.cl`, a power of two.
@@ -201,7 +212,7 @@ mod tests {
     #[test]
     fn items_of_cpus_share_no_columns() {
         let cpu = Geometry::for_tests(1, 16, 32);
-        assert_eq!(cpu.for_columns(1), cpu);
+        assert_eq!(cpu.for_columns(1, 1), cpu);
         assert_eq!(cpu.column_parts(columns(1, 1 << 20)), 1);
         assert_eq!(cpu.column_parts(Columns { tasks: 1500, beside: 1500, length: 33, is_row: true }), 1);
     }
@@ -209,7 +220,8 @@ mod tests {
     #[test]
     fn items_of_gpus_share_columns_where_these_are_few() {
         let gpu = Geometry::for_tests(256, 4, 32);
-        assert_eq!([1, 127, 128, 1 << 20].map(|beside| gpu.for_columns(beside).lanes), [1, 1, 4, 4]);
+        assert_eq!([1, 127, 128, 512].map(|beside| gpu.for_columns(beside, 512).lanes), [1, 1, 4, 4]);
+        assert_eq!(gpu.for_columns(511, 511).lanes, 1);
         assert_eq!(gpu.column_parts(columns(1, 1 << 20)), 256);
         assert_eq!(gpu.column_parts(columns(5, 1 << 20)), 32);
         assert_eq!(gpu.column_parts(columns(300, 1 << 20)), 8);

@@ -28,8 +28,8 @@ impl Vectors {
         Self { lanes: if fills { wide } else { geometry.lanes }, ..Self::of(geometry) }
     }
 
-    /// Adds an operand, whose vectors begin at `address` plus sums of multiples of `steps`, in bytes. An absent operand
-    /// has address 0.
+    /// Adds an operand, whose vectors begin at `address` plus sums of multiples of `steps`, in bytes, and of whole vectors.
+    /// An absent operand has address 0.
     #[must_use]
     pub fn with(self, address: usize, dtype: DType, steps: impl IntoIterator<Item = i64>) -> Self {
         let size = (self.lanes * dtype.size()) as i64;

@@ -256,7 +256,7 @@ fn prepare(
     hyper: NormHyper,
 ) -> Result<Workspace> {
     let tables = call.tables(TABLES, shape.channels)?;
-    let dtype = affine.dtype(call.class.storage());
+    let dtype = affine.dtype(call.class.storage())?;
     let args = entry::BatchNormPrepare {
         mean: call.target.tensor(&statistics.mean)?,
         variance: call.target.tensor(&statistics.var)?,

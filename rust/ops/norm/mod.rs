@@ -3,7 +3,7 @@
 
 pub mod batch_norm;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Arguments, EntryPoint, Value};
 use crate::kernels::{Class, DType, Family};
 use crate::ops::core::geometry::{Columns, Geometry};
@@ -122,8 +122,18 @@ pub(super) fn along(vectors: Vectors, tensor: &Tensor<'_>, length: i64) -> Vecto
 
 impl Affine<'_> {
     /// The dtype of both, or `absent`.
-    pub(super) fn dtype(&self, absent: DType) -> DType {
-        [self.weight, self.bias].iter().find(|tensor| tensor.is_present()).map_or(absent, |tensor| tensor.dtype)
+    ///
+    /// # Errors
+    /// They have different dtypes.
+    pub(super) fn dtype(&self, absent: DType) -> Result<DType> {
+        let Self { weight, bias } = self;
+        if weight.is_present() && bias.is_present() && weight.dtype != bias.dtype {
+            let (weight, bias) = (weight.dtype.name(), bias.dtype.name());
+            return Err(Error::Invalid(format!(
+                "OpenCL: a norm's weight is {weight} and its bias {bias}; convert one to the other's dtype"
+            )));
+        }
+        Ok([weight, bias].into_iter().find(|tensor| tensor.is_present()).map_or(absent, |tensor| tensor.dtype))
     }
 }
 
@@ -215,13 +225,13 @@ pub fn norm_rows(
         return Ok(());
     }
     let call = NormCall::new(input)?;
-    let dtypes = [input.dtype, affine.dtype(input.dtype)];
+    let dtypes = [input.dtype, affine.dtype(input.dtype)?];
     let args = entry::NormRows {
         input: call.target.tensor(input)?,
         dtype0: input.dtype,
         weight: call.target.tensor(&affine.weight)?,
         bias: call.target.tensor(&affine.bias)?,
-        dtype1: affine.dtype(input.dtype),
+        dtype1: dtypes[1],
         output: call.target.tensor(output)?,
         mean: call.target.tensor(&statistics.mean)?,
         rstd: call.target.tensor(&statistics.rstd)?,
@@ -309,7 +319,9 @@ impl Sums {
     ) -> Result<Self> {
         // Lanes along the channels need one statistic for all channels, or one for each.
         let by_columns = shape.inner == 1 && (owner.outer == 0 || owner.channels == shape.channels);
-        let geometry = call.geometry.for_columns(shape.channels);
+        let least_rows = SHORTEST_SPLIT * call.geometry.most_column_parts().max(1);
+        let possible = (shape.outer / least_rows).max(1);
+        let geometry = call.geometry.for_columns(shape.channels, shape.channels * possible);
         let vectors = if geometry.group == 1 { STRIP } else { 1 };
         let strips = div_ceil(shape.channels, geometry.lanes as i64 * vectors);
         let tasks = if by_columns { strips } else { shape.channels };
@@ -364,7 +376,7 @@ impl Sums {
         tables: Option<&Workspace>,
         training: bool,
     ) -> Result<()> {
-        let dtype = if weight.is_present() { weight.dtype } else { grad_affine.dtype(call.class.storage()) };
+        let dtype = if weight.is_present() { weight.dtype } else { grad_affine.dtype(call.class.storage())? };
         let channels = self.shape.channels;
         let args = entry::NormSumsFinish {
             sums: call.target.memory(self.memory.address)?,

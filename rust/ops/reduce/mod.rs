@@ -181,8 +181,8 @@ impl Pass {
         };
         vectors = space.vectors(order, vectors, splits, (input, input_dtype));
         if order == Traversal::Columns {
-            let [first, rest @ ..] = space.kept.as_slice() else { return Ok(()) };
-            let steps = rest.iter().map(|dim| dim.strides[0]).chain([first.strides[0] * geometry.lanes as i64]);
+            let strides = space.kept.iter().map(|dim| dim.strides[0]);
+            let steps = strides.clone().take(1).map(|stride| stride * geometry.lanes as i64).chain(strides.skip(1));
             vectors = vectors.with(output, output_dtype, steps);
         }
         let constants =

@@ -78,7 +78,10 @@ impl<const N: usize> Reduction<N> {
         let contiguous = self.kept.first().filter(|dim| input_stride(dim) == dtype.size() as i64);
         match order {
             Traversal::Rows => device,
-            Traversal::Columns => device.for_columns(contiguous.map_or(1, |dim| dim.size)),
+            Traversal::Columns => {
+                let splits = (self.length() / SHORTEST_COLUMN).max(1);
+                device.for_columns(contiguous.map_or(1, |dim| dim.size), self.outputs() * splits)
+            }
         }
     }
 

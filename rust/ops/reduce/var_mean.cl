@@ -44,10 +44,24 @@ INLINE void join_lanes(LaneVarMean *a, T count, TV mean, TV squares) {
   a->count = total;
 }
 
-INLINE LaneVarMean with_lanes(LaneVarMean a, LaneVarMean b) {
-  if (b.count > 0) join_lanes(&a, b.count, b.mean, b.squares);
-  return a;
+#if LSIZE > 1
+// Member by member: Intel's compiler copies a whole struct through scratch memory.
+INLINE void put_lanes(__local LaneVarMean *to, const LaneVarMean *from) {
+  to->count = from->count;
+  to->mean = from->mean;
+  to->squares = from->squares;
 }
+
+INLINE void fold_lanes(__local LaneVarMean *into, __local const LaneVarMean *other) {
+  if (other->count == 0) return;
+  LaneVarMean sum;
+  sum.count = into->count;
+  sum.mean = into->mean;
+  sum.squares = into->squares;
+  join_lanes(&sum, other->count, other->mean, other->squares);
+  put_lanes(into, &sum);
+}
+#endif
 
 INLINE T finish_variance(int finish, VarMean m, T correction) {
   if (finish == FINISH_SQUARES) return m.squares;
@@ -180,16 +194,18 @@ __kernel GROUPS_OF(LSIZE) void var_mean_columns(VAR_MEAN_ARGUMENTS, int parts) {
       i += to - from;
     }
 #if LSIZE > 1
-    found[item] = lanes;
-    FOLD_PARTS(found[item] = with_lanes(found[item], found[other]));
-    lanes = found[item - part * apart];
+    put_lanes(found + item, &lanes);
+    FOLD_PARTS(fold_lanes(found + item, found + other));
     if (part > 0) continue;
+    // Indices into local memory need not be constant: Intel's compiler does not unroll the loop.
+    __local const LaneVarMean *joined = found + item;
+    __local const T *means = (__local const T *)&joined->mean, *squares = (__local const T *)&joined->squares;
+#else
+    const LaneVarMean *joined = &lanes;
+    const T *means = (const T *)&lanes.mean, *squares = (const T *)&lanes.squares;
 #endif
-    Lanes means, squares;
-    means.vector = lanes.mean;
-    squares.vector = lanes.squares;
     FIRST_LANES(l, width) {
-      VarMean one = {lanes.count, means.lanes[l], squares.lanes[l]};
+      VarMean one = {joined->count, means[l], squares[l]};
       long result = row * columns + column + l;
       store_at(variance + layout_offset(&kept, 0, result), variance_dtype, finish_variance(finish, one, correction));
       if (mean) store_at(mean + layout_offset(&kept, 1, result), mean_dtype, one.mean);

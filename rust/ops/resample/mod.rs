@@ -194,7 +194,7 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[ResampleStep],
     let fills_lanes = !target.is_cpu() || channels >= geometry.lanes as i64;
     let by_channel = fills_lanes && planes::channels_are_neighbours(&[output, input], steps.len());
     // Neighbours of a row have separate indices and weights.
-    let geometry = if by_channel { geometry } else { geometry.for_columns(1) };
+    let geometry = if by_channel { geometry } else { geometry.for_columns(1, 1) };
     let spec = geometry.define(tier(output.numel(), &[("SPEC_DTYPE0", output.dtype.code())]));
     let program = target.program(Family::Resample, class, &spec)?;
     let tables = target.workspace(bytes as usize)?;

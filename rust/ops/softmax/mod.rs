@@ -131,7 +131,7 @@ impl SoftmaxCall {
         let (geometry, vectors, row) = if by_rows {
             (geometry, Vectors::of_rows(geometry, length, first.dtype), length)
         } else {
-            let columns = geometry.for_columns(inner);
+            let columns = geometry.for_columns(inner, outer * inner);
             (columns, Vectors::of(columns), inner)
         };
         let vectors = tensors.iter().fold(vectors, |vectors, tensor| {

@@ -20,12 +20,13 @@ INLINE T largest(TV v) {
 }
 
 // exp of x <= 0, 1.2 ulp with fma; results that are not normal numbers become 0. It takes a third of the time of PoCL's exp,
-// which supports every x: 2^n times a polynomial, fitted to exp within log(2) / 2 of 0. Adding 1.5 * 2^23 rounds to n,
-// whose bits are then the lowest of the sum: PoCL's rint takes a dozen instructions.
+// which supports every x: 2^n times a polynomial, fitted to exp within log(2) / 2 of 0. Adding 1.5 * 2^23 + 127 rounds
+// to n, and leaves the exponent of 2^n in the lowest bits of the sum: PoCL's rint takes a dozen instructions. The product
+// with 2^n keeps a NaN; adding n to its bits would make a number of it.
 #if defined(CLASS_F) && VEC > 1
 INLINE TV exp_below(TV x) {
-  TV shifted = FMA_OR_MAD(x, (TV)1.44269504f, (TV)12582912.0f);
-  TV n = shifted - 12582912.0f;
+  TV shifted = FMA_OR_MAD(x, (TV)1.44269504f, (TV)12583039.0f);
+  TV n = shifted - 12583039.0f;
   TV r = FMA_OR_MAD(n, (TV)-1.42860677e-06f, FMA_OR_MAD(n, (TV)-0.693145752f, x));
   TV p = FMA_OR_MAD(r, (TV)1.98756915e-04f, (TV)1.39819995e-03f);
   p = FMA_OR_MAD(p, r, (TV)8.33345191e-03f);
@@ -33,8 +34,8 @@ INLINE TV exp_below(TV x) {
   p = FMA_OR_MAD(p, r, (TV)1.66666655e-01f);
   p = FMA_OR_MAD(p, r, (TV)5.00000012e-01f);
   p = FMA_OR_MAD(p, r * r, r) + 1;
-  TM bits = PASTE(as_, PASTE(TM_NAME, VEC))(p) + (PASTE(as_, PASTE(TM_NAME, VEC))(shifted) << 23);
-  return x < -87.0f ? (TV)0 : PASTE(as_, PASTE(T_NAME, VEC))(bits);
+  TV power = PASTE(as_, PASTE(T_NAME, VEC))(PASTE(as_, PASTE(TM_NAME, VEC))(shifted) << 23);
+  return x < -87.0f ? (TV)0 : p * power;
 }
 #else
 #define exp_below exp

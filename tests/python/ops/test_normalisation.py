@@ -134,3 +134,9 @@ def test_statistics_of_long_rows_are_as_accurate_as_those_of_short_ones(inner, d
         actual = statistics_of_long_rows(channels * inner, lambda x: use(x.to(device)))
     for got, wanted in zip(actual, expected, strict=True):
         torch.testing.assert_close(got, wanted, rtol=3e-7, atol=0)
+
+
+def test_a_weight_and_a_bias_of_different_dtypes_are_refused(device: torch.device) -> None:
+    x, weight, bias = torch.ones(9, 300), torch.ones(300), torch.ones(300, dtype=torch.float16)
+    with pytest.raises(RuntimeError, match=r"weight is torch.float32 and its bias torch.float16; convert"):
+        torch.nn.functional.layer_norm(x.to(device), (300,), weight.to(device), bias.to(device))

@@ -31,6 +31,21 @@ def gradient(function: Callable, values: torch.Tensor, direction: torch.Tensor) 
     return torch.autograd.grad(function(values), values, direction)[0].cpu()
 
 
+@pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, -1], ids=hex)
+def test_softmax_and_attention_keep_every_nan(bits: int, device: torch.device) -> None:
+    """Also the NaN that NVIDIA's GPUs compute, whose bits are all set but the sign."""
+    x = torch.randn(300, 1024, generator=torch.Generator().manual_seed(0))
+    x[7, 9] = torch.tensor(bits, dtype=torch.int32).view(torch.float32)
+    for dim in (0, 1):
+        for function in (torch.softmax, torch.log_softmax):
+            result, expected = function(x.to(device), dim).cpu(), function(x, dim)
+            torch.testing.assert_close(result, expected, equal_nan=True)
+    queries = x[:256].reshape(1, 4, 256, 256)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    result = attend(*[queries.to(device)] * 3).cpu()
+    assert result.isnan().equal(attend(*[queries] * 3).isnan())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_gradients_at_nan(name: str, dtype: torch.dtype, device: torch.device) -> None:

@@ -49,7 +49,7 @@ def test_either_class_of_kernels_is_right_on_this_device(device_class: str, case
 @pytest.mark.parametrize("device_class", ["cpu", "gpu"])
 def test_vectors_of_specialised_kernels(device_class: str, part: str):
     if torch.opencl.get_device_properties().type == device_class:
-        pytest.skip("the class of this device, whose kernels need no alignment")
+        pytest.skip("the class of this device, with which all other tests run")
     cases = str(FOLDER / "device_class_vectors_cases.py")
     environment = {"TORCH_OPENCL_DEVICE_CLASS": device_class, "TORCH_OPENCL_SPECIALIZE": "eager"}
     done = run_python("-m pytest -q -x", cases, "-k", part, **environment)
