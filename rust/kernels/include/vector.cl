@@ -318,7 +318,8 @@ INLINE void store_part(__global uchar *row, long i, long n, int dtype, TV value)
 #define GROUP_TASKS(tasks, first, last) SHARE_TASKS(tasks, get_group_id(0), get_num_groups(0), first, last)
 #define ITEM_TASKS(tasks, first, last) SHARE_TASKS(tasks, get_global_id(0), get_global_size(0), first, last)
 
-// Where a split of `length` elements begins: at a multiple of VEC, so that its vectors are aligned if the first is.
+// Returns the first element of a split of `length` elements. It is a multiple of VEC: if the row is aligned, the split
+// is aligned too.
 INLINE long split_begin(long length, long split, long splits) {
   return split == splits ? length : length / VEC * split / splits * VEC;
 }

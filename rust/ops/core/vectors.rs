@@ -2,6 +2,7 @@
 
 use super::geometry::{filling_lanes, Geometry};
 use crate::kernels::DType;
+use crate::ops::Tensor;
 
 /// Vectors that the kernels of `vector.cl` load and store. Compilers move a vector with one instruction only if they
 /// know that its address is a multiple of its size, so that is a constant of specialised programs for GPUs.
@@ -36,6 +37,12 @@ impl Vectors {
         // Kernels store vectors with a negative stride in reverse, from another address.
         let fits = steps.into_iter().chain([address as i64]).all(|step| step >= 0 && step % size == 0);
         Self { are_aligned: Some(fits && self.are_aligned != Some(false)), ..self }
+    }
+
+    /// Adds a tensor of dense rows of `length` elements.
+    #[must_use]
+    pub fn along(self, tensor: &Tensor<'_>, length: i64) -> Self {
+        self.with(tensor.address, tensor.dtype, [length * tensor.dtype.size() as i64])
     }
 
     /// The constants of the specialised program.

@@ -1,6 +1,6 @@
 //! Batch normalisation of dense tensors.
 
-use super::{along, Affine, NormCall, NormShape, Ownership, Statistics, Sums, Tasks};
+use super::{Affine, NormCall, NormShape, Ownership, Statistics, Sums, Tasks};
 use crate::error::Result;
 use crate::kernels::entry::{self, Value};
 use crate::kernels::DType;
@@ -287,7 +287,7 @@ fn vectors(call: &NormCall, dense: &[&Tensor<'_>], coefficients: usize, shape: &
     let span = if shape.inner == 1 { shape.channels } else { shape.inner };
     let table = Tensor { address: coefficients, dtype: call.class.storage(), sizes: &[], strides: &[] };
     let tables: &[&Tensor<'_>] = if shape.inner == 1 { &[&table] } else { &[] };
-    dense.iter().chain(tables).fold(Vectors::of(call.geometry), |vectors, tensor| along(vectors, tensor, span))
+    dense.iter().chain(tables).fold(Vectors::of(call.geometry), |vectors, tensor| vectors.along(tensor, span))
 }
 
 fn apply(

@@ -111,13 +111,8 @@ impl NormRows {
     fn vectors(&self, geometry: Geometry, dense: &[&Tensor<'_>], weights: &[&Tensor<'_>]) -> Vectors {
         let span = if self.inner == 1 { self.length } else { self.inner };
         let weights = if self.inner == 1 { weights } else { &[] };
-        dense.iter().chain(weights).fold(Vectors::of(geometry), |rows, tensor| along(rows, tensor, span))
+        dense.iter().chain(weights).fold(Vectors::of(geometry), |rows, tensor| rows.along(tensor, span))
     }
-}
-
-/// Adds a tensor whose rows of `length` elements are read by vectors.
-pub(super) fn along(vectors: Vectors, tensor: &Tensor<'_>, length: i64) -> Vectors {
-    vectors.with(tensor.address, tensor.dtype, [length * tensor.dtype.size() as i64])
 }
 
 impl Affine<'_> {
@@ -349,18 +344,17 @@ impl Sums {
         if by_columns {
             let by = Tasks::OfColumns(columns(tasks * splits, shape.outer / splits));
             let args = |parts| entry::NormSumsColumns { sums, parts };
-            let dense = along(along(Vectors::of(geometry), grad, shape.channels), input, shape.channels);
             let table = call.table(&memory, 0, shape.channels);
-            let vectors = along(dense, &table, shape.channels);
-            let vectors = if owner.outer == 0 {
-                along(along(vectors, &statistics.mean, 0), &statistics.rstd, 0)
-            } else {
-                vectors
+            let dense = [grad, input, &table].into_iter();
+            let vectors = dense.fold(Vectors::of(geometry), |vectors, tensor| vectors.along(tensor, shape.channels));
+            let vectors = match owner.outer {
+                0 => vectors.along(&statistics.mean, 0).along(&statistics.rstd, 0),
+                _ => vectors,
             };
             call.launch(entry::NORM_SUMS_COLUMNS, count, dtypes, args, by, vectors)?;
         } else {
             let by = Tasks::OfGroups(tasks * splits);
-            let vectors = along(along(Vectors::of(call.geometry), grad, shape.inner), input, shape.inner);
+            let vectors = Vectors::of(call.geometry).along(grad, shape.inner).along(input, shape.inner);
             call.launch(entry::NORM_SUMS_ROWS, count, dtypes, |_| entry::NormSumsRows { sums }, by, vectors)?;
         }
         Ok(Self { memory, shape: *shape, splits })

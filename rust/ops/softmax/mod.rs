@@ -134,9 +134,7 @@ impl SoftmaxCall {
             let columns = geometry.for_columns(inner, outer * inner);
             (columns, Vectors::of(columns), inner)
         };
-        let vectors = tensors.iter().fold(vectors, |vectors, tensor| {
-            vectors.with(tensor.address, tensor.dtype, [row * tensor.dtype.size() as i64])
-        });
+        let vectors = tensors.iter().fold(vectors, |vectors, tensor| vectors.along(tensor, row));
         let mut constants: Vec<_> = DTYPES.into_iter().zip(tensors.iter().map(|tensor| tensor.dtype.code())).collect();
         constants.push(("SPEC_LOG", i32::from(log)));
         constants.extend(vectors.constants());

@@ -187,8 +187,8 @@ __kernel GROUPS_OF(LSIZE) void softmax_rows(SOFTMAX_ARGUMENTS) {
 // row's piece is then long enough for hardware prefetching: 1024 x 4096 takes half the time of single vectors.
 // Rows of a block: their maximum is found before their exponentials are added up, with one rescaling for all of them.
 #define BLOCK 8
-// Where vector v of the strip from vector `begin` on has its values: an index that is not a constant would keep them in
-// memory.
+// The index of vector v in the private arrays of a strip that begins at vector `begin`. Compilers keep an array in
+// registers only if all its indices are constants.
 #define STRIP_INDEX(v) (STRIP == 1 ? 0 : (int)((v) - begin) * VEC)
 
 #if LSIZE > 1
