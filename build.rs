@@ -14,7 +14,7 @@ use codegen::{Release, Supported};
 use objects::COMPILER_VARIABLES;
 
 /// Files and folders that may contain a `#[cxx::bridge]`.
-const BRIDGED: [&str; 4] = ["rust/abi.rs", "rust/blas", "rust/bridge", "rust/ops"];
+const BRIDGED: [&str; 5] = ["rust/abi.rs", "rust/blas", "rust/bridge", "rust/layers", "rust/ops"];
 /// Folders of kernels: shared sources, and each family's kernels next to its launchers.
 const KERNELS: [&str; 2] = ["rust/kernels/include", "rust/ops"];
 

@@ -21,6 +21,7 @@ pub mod blas;
 pub mod cl;
 pub mod error;
 pub mod kernels;
+mod layers;
 pub mod ops;
 pub mod runtime;
 

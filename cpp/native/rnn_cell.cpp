@@ -147,7 +147,11 @@ Tensors5 gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspac
                    saved = dense(op, "workspace", workspace, {rows, kGruSaved * hidden}, grad_hy);
   at::Tensor grad_input = at::empty({rows, gates_of(Cell::Gru) * hidden}, grad.options()),
              grad_hidden = at::empty_like(grad_input), grad_hx = at::empty_like(grad);
-  checked([&] { bridge::gru_cell_backward(arg(grad), arg(saved), arg(grad_input), arg(grad_hidden), arg(grad_hx)); });
+  const at::Tensor absent;
+  checked([&] {
+    bridge::gru_cell_backward(
+        arg(grad), arg(saved), arg(absent), arg(grad_input), arg(grad_hidden), arg(grad_hx));
+  });
   at::Tensor grad_input_bias, grad_hidden_bias;
   if (has_bias) {
     grad_input_bias = grad_input.sum(0);

@@ -5,10 +5,11 @@
 #include <tuple>
 
 #include "native/norm.h"
+#include "torch_opencl/rust/ops/rnn/mod.rs.h"
 
 namespace torch_opencl::native {
 
-enum class Cell : int64_t { Lstm, Gru, Tanh, Relu };
+using bridge::Cell;
 
 // Number of gates of a cell.
 constexpr int64_t gates_of(Cell cell) {

@@ -1,23 +1,17 @@
 #include "native/rnn_layer.h"
 
 #include <ATen/ops/add.h>
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/clamp_min.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/tanh.h>
-#include <ATen/ops/tanh_backward.h>
-#include <ATen/ops/threshold_backward.h>
 #include <ATen/ops/zeros.h>
 
-#include "entries/rnn.h"
 #include "native/contiguous.h"
 #include "native/rnn_cell.h"
 #include "runtime/error.h"
 #include "runtime/tensor_arg.h"
-#include "torch_opencl/rust/ops/rnn/mod.rs.h"
+#include "torch_opencl/rust/layers/rnn.rs.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -51,7 +45,7 @@ RnnLayerTrace rnn_layer_forward(const RnnLayer& layer, bool has_backward) {
   // A plain cell lacks a separate kernel that adds the other bias.
   const bool is_plain = cell == Cell::Tanh || cell == Cell::Relu;
   const at::Tensor bias = is_plain && input_bias.defined() ? at::add(input_bias, hidden_bias) : input_bias;
-  at::Tensor gates = at::linear(flat(input), input_weight, bias).view({steps, batch, width});
+  const at::Tensor gates = at::linear(flat(input), input_weight, bias).view({steps, batch, width});
 
   RnnLayerTrace trace{at::empty({steps, batch, hidden}, gates.options()), {}, {}};
   if (cell == Cell::Lstm) trace.cells = at::empty_like(trace.output);
@@ -61,97 +55,16 @@ RnnLayerTrace rnn_layer_forward(const RnnLayer& layer, bool has_backward) {
     trace.saved_gates = at::empty({has_backward ? steps : 1, batch, kGruSaved * hidden}, gates.options());
     trace.saved_gates = trace.saved_gates.expand({steps, batch, kGruSaved * hidden});
   }
-  at::Tensor hidden_gates = is_plain ? at::Tensor() : at::empty({batch, width}, gates.options());
-  at::Tensor state = hx.contiguous(), cell_state = contiguous(cx);
-  const at::Tensor weight = hidden_weight.t(), cell_bias = contiguous(hidden_bias), absent;
-  for (int64_t n = 0; n < steps; n++) {
-    const int64_t t = layer.step_index(n);
-    at::Tensor from_input = gates.select(0, t), hy = trace.output.select(0, t);
-    if (is_plain) {
-      from_input.addmm_(state, weight);
-      if (cell == Cell::Tanh) at::tanh_out(hy, from_input);
-      if (cell == Cell::Relu) at::clamp_min_out(hy, from_input, 0);
-    } else {
-      at::mm_out(hidden_gates, state, weight);
-      const at::Tensor saved_gates = trace.saved_gates.select(0, t),
-                       cells = cell == Cell::Lstm ? trace.cells.select(0, t) : absent;
-      checked([&] {
-        const auto args = [&](const at::Tensor& before) -> bridge::CellInputs {
-          return {arg(from_input), arg(hidden_gates), arg(absent), arg(cell_bias), arg(before)};
-        };
-        if (cell == Cell::Lstm) bridge::lstm_cell(args(cell_state), arg(hy), arg(cells), arg(saved_gates));
-        if (cell == Cell::Gru) bridge::gru_cell(args(state), arg(hy), arg(saved_gates));
-      });
-      cell_state = cells;
-    }
-    state = hy;
-  }
+  const at::Tensor workspace = is_plain ? at::Tensor() : at::empty({batch, width}, gates.options());
+  const at::Tensor first = hx.contiguous(), first_cell = contiguous(cx), weight = hidden_weight.contiguous().t(),
+                   cell_bias = is_plain ? at::Tensor() : contiguous(hidden_bias);
+  checked([&] {
+    bridge::rnn_steps(
+        {cell, layer.reverse, arg(first), arg(first_cell), arg(weight), arg(cell_bias), arg(gates), arg(workspace),
+         arg(trace.output), arg(trace.cells), arg(trace.saved_gates)});
+  });
   return trace;
 }
-
-namespace {
-
-// Goes through the steps from the last to the first.
-class BackwardSteps {
- public:
-  BackwardSteps(const RnnLayer& layer, const RnnLayerTrace& trace) : layer_(layer), trace_(trace) {}
-
-  // `grad_outputs` has the gradients of the output and gets those that come through later states; `grad_cx` has that of
-  // the last cell state, or is undefined. Leaves the gradients of hx and cx in `grad_hx`, which starts at zero, and
-  // `grad_cx`.
-  GateGradients run(at::Tensor& grad_outputs, at::Tensor& grad_hx, at::Tensor& grad_cx) {
-    const bool is_gru = layer_.cell == Cell::Gru;
-    const at::Tensor& weight = layer_.inputs.hidden_weight;
-    const int64_t steps = grad_outputs.size(0), batch = grad_outputs.size(1);
-    GateGradients result;
-    result.of_input = at::empty({steps, batch, weight.size(0)}, grad_outputs.options());
-    result.of_state = is_gru ? at::empty_like(result.of_input) : result.of_input;
-    if (is_gru) direct_ = at::empty_like(grad_hx);
-    for (int64_t n = steps - 1; n >= 0; n--) {
-      const int64_t t = layer_.step_index(n);
-      at::Tensor before = n > 0 ? grad_outputs.select(0, layer_.step_index(n - 1)) : grad_hx;
-      const at::Tensor to_state = result.of_state.select(0, t);
-      step(n, grad_outputs.select(0, t), result.of_input.select(0, t), to_state, grad_cx);
-      if (is_gru) before.add_(direct_);
-      before.addmm_(to_state, weight);
-    }
-    return result;
-  }
-
- private:
-  void step(int64_t n, const at::Tensor& grad, at::Tensor to_input, const at::Tensor& to_state, at::Tensor& grad_cx) {
-    const int64_t t = layer_.step_index(n);
-    switch (layer_.cell) {
-      case Cell::Lstm: {
-        const at::Tensor cx = n > 0 ? trace_.cells.select(0, layer_.step_index(n - 1)) : contiguous(layer_.inputs.cx),
-                         cy = trace_.cells.select(0, t), gates = trace_.saved_gates.select(0, t), grad_cy = grad_cx;
-        if (!grad_cx.defined()) grad_cx = at::empty_like(cx);
-        checked([&] {
-          bridge::lstm_cell_backward(
-              arg(grad), arg(grad_cy), arg(cx), arg(cy), arg(gates), arg(to_input), arg(grad_cx));
-        });
-        return;
-      }
-      case Cell::Gru: {
-        const at::Tensor saved = trace_.saved_gates.select(0, t);
-        checked([&] { bridge::gru_cell_backward(arg(grad), arg(saved), arg(to_input), arg(to_state), arg(direct_)); });
-        return;
-      }
-      case Cell::Tanh:
-        at::tanh_backward_out(to_input, grad, trace_.output.select(0, t));
-        return;
-      case Cell::Relu:
-        at::threshold_backward_out(to_input, grad, trace_.output.select(0, t), 0);
-        return;
-    }
-  }
-
-  const RnnLayer& layer_;
-  const RnnLayerTrace& trace_;
-  at::Tensor direct_; // gradient of a GRU's state that bypasses the matmul
-};
-
-} // namespace
 
 std::array<at::Tensor, RnnLayerInputs::kCount> rnn_layer_backward(
     const RnnLayer& layer,
@@ -161,12 +74,25 @@ std::array<at::Tensor, RnnLayerInputs::kCount> rnn_layer_backward(
     const at::Tensor& grad_cy,
     const std::array<bool, RnnLayerInputs::kCount>& needed) {
   const auto& [input, hx, cx, input_weight, hidden_weight, input_bias, hidden_bias] = layer.inputs;
+  // The gradient of the output, to which each step adds that of its state.
   at::Tensor grad_outputs = grad_output.defined() ? grad_output.clone(at::MemoryFormat::Contiguous)
                                                   : at::zeros(trace.output.sizes(), trace.output.options());
   if (grad_hy.defined()) grad_outputs.select(0, layer.step_index(grad_outputs.size(0) - 1)).add_(grad_hy);
-  at::Tensor grad_hx = at::zeros(hx.sizes(), hx.options());
-  at::Tensor grad_cx = grad_cy.defined() ? grad_cy.clone(at::MemoryFormat::Contiguous) : at::Tensor();
-  const GateGradients gates = BackwardSteps(layer, trace).run(grad_outputs, grad_hx, grad_cx);
+  const bool is_gru = layer.cell == Cell::Gru, is_lstm = layer.cell == Cell::Lstm;
+  const at::Tensor first_cell = contiguous(cx), weight = hidden_weight.contiguous();
+  const at::Tensor grad_hx = at::empty(hx.sizes(), hx.options()),
+                   grad_cx = grad_cy.defined() ? grad_cy.clone(at::MemoryFormat::Contiguous)
+      : is_lstm                                ? at::empty(cx.sizes(), cx.options())
+                                               : at::Tensor();
+  GateGradients gates;
+  gates.of_input = at::empty({input.size(0), input.size(1), weight.size(0)}, grad_outputs.options());
+  gates.of_state = is_gru ? at::empty_like(gates.of_input) : gates.of_input;
+  checked([&] {
+    bridge::rnn_steps_backward(
+        {layer.cell, layer.reverse, arg(first_cell), arg(weight), arg(trace.output), arg(trace.cells),
+         arg(trace.saved_gates), arg(grad_outputs), arg(grad_hx), arg(grad_cx), grad_cy.defined(), arg(gates.of_input),
+         arg(gates.of_state)});
+  });
 
   std::array<at::Tensor, RnnLayerInputs::kCount> result;
   auto& [of_input, of_hx, of_cx, of_input_weight, of_hidden_weight, of_input_bias, of_hidden_bias] = result;

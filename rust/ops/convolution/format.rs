@@ -1,6 +1,7 @@
 //! The memory format in which a convolution needs its operands.
 
-use crate::ops::matmul::gemm_tile::{computes, CHUNK};
+use crate::ops::matmul::gemm_tile::computes;
+use crate::ops::matmul::tile_form::CHUNK;
 use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -21,7 +22,7 @@ fn convolution_needs_channels_last(input: &Tensor<'_>, weight: &Tensor<'_>, grou
     let Ok(target) = Target::of(input.address) else { return false };
     // The channels of a group that are summed, and those of the result, in either order.
     let (first, second) = (weight.size(0) / groups, weight.size(1));
-    let taps: i64 = weight.sizes.iter().skip(2).product();
+    let kernel_elements: i64 = weight.sizes.iter().skip(2).product();
     let least = first.min(second);
-    first % CHUNK == 0 && second % CHUNK == 0 && computes(&target, input.dtype, least, least * taps)
+    first % CHUNK == 0 && second % CHUNK == 0 && computes(&target, input.dtype, least, least * kernel_elements)
 }

@@ -52,15 +52,15 @@ INLINE int chunk_count(int outer, int k, int along_k, int outers_left, int k_lef
     }                                                                                                     \
   }
 #if A_KIND == FROM_IM2COL
-#define EACH_CHUNK_OF_A(left, CODE) EACH_CHUNK_OF_TAPS(A_CHUNKS, left, CODE)
-#define NEXT_STEP_OF_A move_tap(&im2col, &tap, BLOCK_K);
+#define EACH_CHUNK_OF_A(left, CODE) EACH_CHUNK_OF_ELEMENTS(A_CHUNKS, left, CODE)
+#define NEXT_STEP_OF_A move_kernel_element(&im2col, &kernel_element, BLOCK_K);
 #else
 #define EACH_CHUNK_OF_A(left, CODE) EACH_CHUNK(A_CHUNKS, a_from, A_ALONG_K, BLOCK_ROWS, a_stride, a_rows, left, CODE)
 #define NEXT_STEP_OF_A a_from += a_step;
 #endif
 #if B_KIND == FROM_IM2COL
-#define EACH_CHUNK_OF_B(left, CODE) EACH_CHUNK_OF_TAPS(B_CHUNKS, left, CODE)
-#define NEXT_STEP_OF_B move_tap(&im2col, &tap, BLOCK_K);
+#define EACH_CHUNK_OF_B(left, CODE) EACH_CHUNK_OF_ELEMENTS(B_CHUNKS, left, CODE)
+#define NEXT_STEP_OF_B move_kernel_element(&im2col, &kernel_element, BLOCK_K);
 #elif B_KIND == FROM_IM2COL_TRANSPOSED
 #define EACH_CHUNK_OF_B(left, CODE) EACH_CHUNK_OF_POSITIONS(B_CHUNKS, BLOCK_COLUMNS, b_columns, left, CODE)
 #define NEXT_STEP_OF_B position += BLOCK_K;
@@ -165,10 +165,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
   Corner corners[POSITION_CHUNKS];
   UNROLL for (uint l = 0; l < POSITION_CHUNKS; ++l)
       corners[l] = corner_of(&im2col, input, first + l * NEXT_CHUNK(1, 0), positions);
-  Tap tap = tap_of(&im2col, (uint)first_k + item % ROW_CHUNKS * CHUNK);
+  KernelElement kernel_element = kernel_element_of(&im2col, (uint)first_k + item % ROW_CHUNKS * CHUNK);
 #elif B_KIND == FROM_IM2COL_TRANSPOSED
   __global const ushort *input = (__global const ushort *)(b + b_offset) + batch * b_layout.batch_stride;
-  const Tap tap = tap_of(&im2col, (uint)column + FIRST_OUTER(0, BLOCK_COLUMNS));
+  const KernelElement kernel_element = kernel_element_of(&im2col, (uint)column + FIRST_OUTER(0, BLOCK_COLUMNS));
   uint position = (uint)first_k;
 #endif
   const long a_step = BLOCK_K * (A_ALONG_K ? 1 : a_stride), b_step = BLOCK_K * (B_ALONG_K ? 1 : b_stride);

@@ -11,6 +11,7 @@ pub mod matrix;
 pub mod operands;
 pub mod plan;
 mod tile_check;
+pub mod tile_form;
 mod tile_kind;
 
 use self::epilogue::{Activation, Epilogue};

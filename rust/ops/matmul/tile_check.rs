@@ -1,7 +1,7 @@
 //! Checks that matrix instructions compute right results, for each form of the kernel before its first use.
 //!
 //! Drivers are known that compile matrix instructions to wrong results, or crash their compiler. So a form is used only
-//! after it has multiplied matrices of small whole numbers, whose sums are exact in any order, and every result was
+//! after it has multiplied matrices of small integers, whose sums are exact in any order, and every result was
 //! right. The outcome is remembered with the driver's version beside the compiled programs.
 
 use std::sync::{PoisonError, RwLock};
@@ -11,9 +11,9 @@ use half::{bf16, f16};
 use serde_json::json;
 
 use super::epilogue::Epilogue;
-use super::gemm_tile::{Form, CHUNK};
 use super::im2col::{Im2col, KernelMap, Volume, SPATIAL};
 use super::matrix::{Axis, Matrix, MatrixOperand};
+use super::tile_form::{Form, CHUNK};
 use super::tile_kind::TileUnit;
 use crate::cl::{Arg, Buffer, Deferred, Grid, Memory, Queue, Read, Start, Untraced};
 use crate::error::Result;
@@ -113,16 +113,16 @@ fn tell(target: &Target, form: &Form, what: &str) {
     ));
 }
 
-/// A whole number from -3 to 12, different along rows and columns. Sums of products are whole numbers that float32
+/// An integer from -3 to 12, different along rows and columns. Sums of products are integers that float32
 /// represents, and that 16-bit floats would round.
-fn number(row: i64, column: i64) -> i64 {
+fn value_of(row: i64, column: i64) -> i64 {
     let hash = (row * 7919 + column * 104_729 + 12_345).wrapping_mul(2_654_435_761);
     (hash >> 16).rem_euclid(16) - 3
 }
 
-/// The bits of a small whole number.
-fn bits(dtype: DType, number: i64) -> u16 {
-    let value = number as f32;
+/// The bits of a small integer.
+fn bits(dtype: DType, integer: i64) -> u16 {
+    let value = integer as f32;
     if dtype == DType::BF16 {
         bf16::from_f32(value).to_bits()
     } else {
@@ -130,9 +130,9 @@ fn bits(dtype: DType, number: i64) -> u16 {
     }
 }
 
-/// An operand: its numbers by the index of C and k, its memory, and its layout by these indices.
+/// An operand: its values by the index of C and k, its memory, and its layout by these indices.
 struct Operand {
-    numbers: Vec<Vec<i64>>,
+    values: Vec<Vec<i64>>,
     memory: Vec<u16>,
     layout: Matrix,
 }
@@ -145,20 +145,20 @@ impl Operand {
         let value = |row: i64, column: i64| match (along_k, column < columns) {
             // Elements after the last column of a row must not count.
             (_, false) => 2,
-            (true, _) => number(row + seed, column),
-            (false, _) => number(column + seed, row),
+            (true, _) => value_of(row + seed, column),
+            (false, _) => value_of(column + seed, row),
         };
         let row = |row: i64| (0..pitch).map(move |column| bits(dtype, value(row, column)));
         let (outer, inner) = if along_k { (pitch, 1) } else { (1, pitch) };
         Self {
-            numbers: (0..outers).map(|outer| (0..k).map(|k| number(outer + seed, k)).collect()).collect(),
+            values: (0..outers).map(|outer| (0..k).map(|k| value_of(outer + seed, k)).collect()).collect(),
             memory: (0..rows).flat_map(row).collect(),
             layout: Matrix { rows: Axis::line(outers, outer), columns: Axis::line(k, inner), batch_stride: 0 },
         }
     }
 
     /// The im2col matrix of two images, 13 x 13 with 24 channels innermost, for a kernel of 3 x 3 elements and padding:
-    /// output positions by taps, or the other way round.
+    /// output positions by kernel elements, or the other way round.
     fn images(dtype: DType, is_transposed: bool) -> (Self, Im2col) {
         const CHANNELS: i64 = 24;
         const SIDE: i64 = 13;
@@ -181,23 +181,23 @@ impl Operand {
             origin: [-1, -1, 0],
             dilation: [1; SPATIAL],
         };
-        let (positions, taps) = (IMAGES * SIDE * SIDE, 9 * CHANNELS);
-        let value = |position: i64, tap: i64| {
-            let (element, channel) = (tap / CHANNELS, tap % CHANNELS);
+        let (positions, kernel_elements) = (IMAGES * SIDE * SIDE, 9 * CHANNELS);
+        let value = |position: i64, k: i64| {
+            let (element, channel) = (k / CHANNELS, k % CHANNELS);
             let (x, y) = (position % SIDE + element % 3 - 1, position / SIDE % SIDE + element / 3 - 1);
             let is_inside = (0..SIDE).contains(&x) && (0..SIDE).contains(&y);
             let row = position / (SIDE * SIDE) * SIDE * SIDE + y * SIDE + x;
             if is_inside {
-                number(row, channel)
+                value_of(row, channel)
             } else {
                 0
             }
         };
-        let (outers, k) = if is_transposed { (taps, positions) } else { (positions, taps) };
+        let (outers, k) = if is_transposed { (kernel_elements, positions) } else { (positions, kernel_elements) };
         let value_at = |outer: i64, k: i64| if is_transposed { value(k, outer) } else { value(outer, k) };
-        let row = |row: i64| (0..CHANNELS).map(move |channel| bits(dtype, number(row, channel)));
+        let row = |row: i64| (0..CHANNELS).map(move |channel| bits(dtype, value_of(row, channel)));
         let operand = Self {
-            numbers: (0..outers).map(|outer| (0..k).map(|k| value_at(outer, k)).collect()).collect(),
+            values: (0..outers).map(|outer| (0..k).map(|k| value_at(outer, k)).collect()).collect(),
             memory: (0..positions).flat_map(row).collect(),
             layout: Matrix::dense(0, 0),
         };
@@ -217,7 +217,7 @@ fn operands(form: &Form) -> (Operand, Operand, Im2col) {
         let a = Operand::matrix(*dtype, rows, k, a.along_k, 0);
         return (a, Operand::matrix(*dtype, columns, k, b.along_k, SEED), Im2col::default());
     };
-    let k = images.numbers.first().map_or(0, Vec::len) as i64;
+    let k = images.values.first().map_or(0, Vec::len) as i64;
     if a.kind != 0 {
         (images, Operand::matrix(*dtype, columns, k, b.along_k, SEED), im2col)
     } else {
@@ -229,8 +229,8 @@ fn operands(form: &Form) -> (Operand, Operand, Im2col) {
 fn check(target: &Target, form: &Form) -> Result<bool> {
     let block = &form.block;
     let (a, b, im2col) = operands(form);
-    let (rows, columns) = (a.numbers.len() as i64, b.numbers.len() as i64);
-    let k = a.numbers.first().map_or(0, Vec::len) as i64;
+    let (rows, columns) = (a.values.len() as i64, b.values.len() as i64);
+    let k = a.values.first().map_or(0, Vec::len) as i64;
     let out_pitch = columns + GAP;
     let mut out = vec![UNTOUCHED; ((rows + GAP) * out_pitch) as usize];
 
@@ -272,10 +272,10 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
 
     let sum = |a: &[i64], b: &[i64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<i64>() as f32;
     let is_row = |(found, row): (&[f32], &Vec<i64>)| {
-        let (results, gap) = found.split_at(b.numbers.len());
-        results.iter().zip(&b.numbers).all(|(result, column)| *result == sum(row, column))
+        let (results, gap) = found.split_at(b.values.len());
+        results.iter().zip(&b.values).all(|(result, column)| *result == sum(row, column))
             && gap.iter().all(|x| *x == UNTOUCHED)
     };
     let after = out.get((rows * out_pitch) as usize..).unwrap_or_default();
-    Ok(out.chunks_exact(out_pitch as usize).zip(&a.numbers).all(is_row) && after.iter().all(|x| *x == UNTOUCHED))
+    Ok(out.chunks_exact(out_pitch as usize).zip(&a.values).all(is_row) && after.iter().all(|x| *x == UNTOUCHED))
 }

@@ -90,11 +90,11 @@ __kernel void max_pool_rows(__global uchar *output, ulong output_offset, __globa
         FOR_ROWS(r, y, z) {
           const long at = row_start(&w, y, z) + begin;
           for (int k = 0; k < w.kernel_size[0]; k++) {
-            const long tap = at + k * w.dilation[0];
-            const TV v = load_spaced(x_plane, tap, w.stride[0], dtype0);
+            const long in_index = at + k * w.dilation[0];
+            const TV v = load_spaced(x_plane, in_index, w.stride[0], dtype0);
             const TM better = (v > best) | IS_NAN(v);
             best = better ? v : best;
-            where.vector = better ? (TM)(TI)tap : where.vector;
+            where.vector = better ? (TM)(TI)in_index : where.vector;
           }
         }
         where.vector += steps.vector;
@@ -107,11 +107,11 @@ __kernel void max_pool_rows(__global uchar *output, ulong output_offset, __globa
         long top = row_start(&w, r.begin[1], r.begin[2]) + r.begin[0];
         T best = is_empty(&r) ? (T)lowest(DTYPE0) : load(x_plane, top, DTYPE0);
         FOR_RANGE(r, i, y, z) {
-          const long tap = row_start(&w, y, z) + i;
-          const T v = load(x_plane, tap, DTYPE0);
+          const long in_index = row_start(&w, y, z) + i;
+          const T v = load(x_plane, in_index, DTYPE0);
           const bool better = v > best || IS_NAN(v);
           best = better ? v : best;
-          top = better ? tap : top;
+          top = better ? in_index : top;
         }
         store(y_plane, outputs + x, DTYPE0, best);
         chosen[outputs + x++] = top;

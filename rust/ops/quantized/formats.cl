@@ -79,9 +79,9 @@ INLINE T half_at(__global const uchar *p) { return (T)vload_half(0, (__global co
 #define BITS(bytes, n, mask) (as_uchar16(as_uint4(bytes) >> (uint4)(uint)(n)) & (uchar16)(mask))
 #define LOWER(bytes) ((bytes) & (uchar16)15)
 #define UPPER(bytes) BITS(bytes, 4, 15)
-// Bit n of each byte, as a bit of another place.
-#define BIT_AT(bytes, n, place) as_uchar16(as_uint4(BITS(bytes, n, 1)) << (uint4)(place))
-#define TWO_BITS_AT(bytes, n, place) as_uchar16(as_uint4(BITS(bytes, n, 3)) << (uint4)(place))
+// Bit n of each byte, as a bit at another index.
+#define BIT_AT(bytes, n, bit) as_uchar16(as_uint4(BITS(bytes, n, 1)) << (uint4)(bit))
+#define TWO_BITS_AT(bytes, n, bit) as_uchar16(as_uint4(BITS(bytes, n, 3)) << (uint4)(bit))
 
 INLINE void set_scale(Chunk *chunk, T scale, T offset) {
   chunk->scale[0] = chunk->scale[1] = scale;
@@ -159,8 +159,8 @@ typedef int Table;
 
 // 16 bits, each as a byte with 16 or 0.
 INLINE uchar16 spread_bits(uint bits) {
-  const ushort16 places = (ushort16)(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768);
-  return convert_uchar16(((ushort16)(ushort)bits & places) != (ushort16)0) & (uchar16)16;
+  const ushort16 masks = (ushort16)(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768);
+  return convert_uchar16(((ushort16)(ushort)bits & masks) != (ushort16)0) & (uchar16)16;
 }
 INLINE uint uint_at(__global const uchar *p) {
   return (uint)((__global const ushort *)p)[0] | (uint)((__global const ushort *)p)[1] << 16;

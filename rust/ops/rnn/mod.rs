@@ -1,4 +1,4 @@
-//! Steps of LSTM and GRU cells, after the matmuls of input and state with their weights.
+//! Steps of recurrent cells, after the matmuls of input and state with their weights.
 //!
 //! All tensors are contiguous and have one dtype; states are [rows, hidden], gates [rows, gates * hidden].
 
@@ -13,6 +13,20 @@ use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
+    /// The kinds of cells.
+    #[derive(Debug)]
+    #[repr(i64)]
+    pub enum Cell {
+        /// Long short-term memory.
+        Lstm,
+        /// Gated recurrent unit.
+        Gru,
+        /// One gate with tanh.
+        Tanh,
+        /// One gate with ReLU.
+        Relu,
+    }
+
     /// Inputs of a step.
     #[derive(Clone, Copy, Debug)]
     pub struct CellInputs<'a> {
@@ -48,6 +62,7 @@ mod ffi {
         fn gru_cell_backward(
             grad_hy: &Tensor,
             saved: &Tensor,
+            grad_added: &Tensor,
             grad_input_gates: &Tensor,
             grad_hidden_gates: &Tensor,
             grad_hx: &Tensor,
@@ -55,7 +70,7 @@ mod ffi {
     }
 }
 
-pub use ffi::CellInputs;
+pub use ffi::{Cell, CellInputs};
 
 /// Launches a kernel over every element of `state`. `args` makes its arguments from the memory of `tensors`.
 fn launch<A: Arguments, const N: usize>(
@@ -130,20 +145,41 @@ pub fn gru_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, saved: &Tensor<'_>) ->
     })
 }
 
-/// The gradients of both matmuls and of the state.
+/// The gradients of both matmuls and of the state, to which `grad_added` is added; it may be absent, or `grad_hx`.
 ///
 /// # Errors
 /// Errors reported by the driver.
 pub fn gru_cell_backward(
     grad_hy: &Tensor<'_>,
     saved: &Tensor<'_>,
+    grad_added: &Tensor<'_>,
     grad_input_gates: &Tensor<'_>,
     grad_hidden_gates: &Tensor<'_>,
     grad_hx: &Tensor<'_>,
 ) -> Result<()> {
-    let tensors = [grad_hy, saved, grad_input_gates, grad_hidden_gates, grad_hx];
+    let tensors = [grad_hy, saved, grad_added, grad_input_gates, grad_hidden_gates, grad_hx];
     launch(entry::GRU_CELL_BACKWARD, grad_hx, tensors, |memories, cell| {
-        let [grad_hy, workspace, grad_input_gates, grad_hidden_gates, grad_hx] = memories;
-        entry::GruCellBackward { grad_hy, workspace, grad_input_gates, grad_hidden_gates, grad_hx, cell }
+        let [grad_hy, workspace, grad_added, grad_input_gates, grad_hidden_gates, grad_hx] = memories;
+        entry::GruCellBackward { grad_hy, workspace, grad_added, grad_input_gates, grad_hidden_gates, grad_hx, cell }
+    })
+}
+
+/// Applies the activation of a cell with one gate to the sum of both matmuls, in place.
+///
+/// # Errors
+/// Errors reported by the driver.
+pub fn plain_cell(cell: Cell, hy: &Tensor<'_>) -> Result<()> {
+    let is_relu = i64::from(cell == Cell::Relu);
+    launch(entry::PLAIN_CELL, hy, [hy], |[hy], cell| entry::PlainCell { hy, is_relu, cell })
+}
+
+/// The gradient of the gate of a cell with one gate, whose new state is `hy`.
+///
+/// # Errors
+/// Errors reported by the driver.
+pub fn plain_cell_backward(cell: Cell, grad_hy: &Tensor<'_>, hy: &Tensor<'_>, grad_gates: &Tensor<'_>) -> Result<()> {
+    let is_relu = i64::from(cell == Cell::Relu);
+    launch(entry::PLAIN_CELL_BACKWARD, hy, [grad_hy, hy, grad_gates], |[grad_hy, hy, grad_gates], cell| {
+        entry::PlainCellBackward { grad_hy, hy, grad_gates, is_relu, cell }
     })
 }

@@ -1,4 +1,4 @@
-// Steps of LSTM and GRU cells after their two matmuls (CLASS_F and CLASS_D).
+// Steps of recurrent cells after their two matmuls (CLASS_F and CLASS_D).
 //
 // Tensors are contiguous and have one dtype. A row of gates holds one gate after the other, each of `hidden` elements;
 // input_gates and hidden_gates are the results of the matmuls of input and state. Absent biases and gradients are null.
@@ -116,9 +116,11 @@ __kernel void gru_cell(__global const uchar *input_gates, ulong input_gates_offs
   }
 }
 
-// The gradients of the two matmuls differ only in the new gate, whose state part the reset gate scales.
+// The gradients of the two matmuls differ only in the new gate, whose state part the reset gate scales. grad_hx also
+// gets grad_added, which may be the same memory.
 __kernel void gru_cell_backward(__global const uchar *grad_hy, ulong grad_hy_offset, __global const uchar *workspace,
-                                ulong workspace_offset, __global uchar *grad_input_gates, ulong grad_input_gates_offset,
+                                ulong workspace_offset, __global const uchar *grad_added, ulong grad_added_offset,
+                                __global uchar *grad_input_gates, ulong grad_input_gates_offset,
                                 __global uchar *grad_hidden_gates, ulong grad_hidden_gates_offset,
                                 __global uchar *grad_hx, ulong grad_hx_offset, CELL_ARGUMENTS) {
   STATE_TASKS(first, last);
@@ -142,6 +144,31 @@ __kernel void gru_cell_backward(__global const uchar *grad_hy, ulong grad_hy_off
     store_gate(to_state, row * GRU_GATES, column, hidden, DTYPE0, grad_reset);
     store_gate(to_state, row * GRU_GATES + 1, column, hidden, DTYPE0, grad_update);
     store_gate(to_state, row * GRU_GATES + 2, column, hidden, DTYPE0, grad_new * reset);
-    store_gate(grad_hx + grad_hx_offset, row, column, hidden, DTYPE0, grad * update);
+    TV added = grad_added ? load_gate(grad_added + grad_added_offset, row, column, hidden, DTYPE0) : (TV)0;
+    store_gate(grad_hx + grad_hx_offset, row, column, hidden, DTYPE0, grad * update + added);
+  }
+}
+
+// A cell with one gate: hy holds the sum of the two matmuls, and gets the new state.
+__kernel void plain_cell(__global uchar *hy, ulong hy_offset, long is_relu, CELL_ARGUMENTS) {
+  STATE_TASKS(first, last);
+  for (long task = first; task < last; task++) {
+    const long row = task / vectors, column = task % vectors * VEC;
+    TV gate = load_gate(hy + hy_offset, row, column, hidden, DTYPE0);
+    // A NaN stays.
+    store_gate(hy + hy_offset, row, column, hidden, DTYPE0, is_relu ? (gate < (TV)0 ? (TV)0 : gate) : m_tanh(gate));
+  }
+}
+
+__kernel void plain_cell_backward(__global const uchar *grad_hy, ulong grad_hy_offset, __global const uchar *hy,
+                                  ulong hy_offset, __global uchar *grad_gates, ulong grad_gates_offset, long is_relu,
+                                  CELL_ARGUMENTS) {
+  STATE_TASKS(first, last);
+  for (long task = first; task < last; task++) {
+    const long row = task / vectors, column = task % vectors * VEC;
+    TV grad = load_gate(grad_hy + grad_hy_offset, row, column, hidden, DTYPE0);
+    TV state = load_gate(hy + hy_offset, row, column, hidden, DTYPE0);
+    TV result = is_relu ? (state <= (TV)0 ? (TV)0 : grad) : grad * (1 - state * state);
+    store_gate(grad_gates + grad_gates_offset, row, column, hidden, DTYPE0, result);
   }
 }
