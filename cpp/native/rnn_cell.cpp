@@ -149,8 +149,7 @@ Tensors5 gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspac
              grad_hidden = at::empty_like(grad_input), grad_hx = at::empty_like(grad);
   const at::Tensor absent;
   checked([&] {
-    bridge::gru_cell_backward(
-        arg(grad), arg(saved), arg(absent), arg(grad_input), arg(grad_hidden), arg(grad_hx));
+    bridge::gru_cell_backward(arg(grad), arg(saved), arg(absent), arg(grad_input), arg(grad_hidden), arg(grad_hx));
   });
   at::Tensor grad_input_bias, grad_hidden_bias;
   if (has_bias) {

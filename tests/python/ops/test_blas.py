@@ -354,6 +354,7 @@ def test_processes_may_choose_at_once(measures, tmp_path):
     assert launched < max(measured for _, measured, _ in answers)
 
 
+@pytest.mark.slow
 def test_without_a_folder_each_process_measures(measures, tmp_path):
     choose(tmp_path)
     _, launched, _ = choose(tmp_path)

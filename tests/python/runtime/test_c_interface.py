@@ -130,6 +130,7 @@ def test_the_header_is_c(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_example_of_an_extension_is_built_by_pytorch_and_runs(tmp_path):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     if any(shutil.which(tool, path=path) is None for tool in ("ninja", "g++")):

@@ -228,6 +228,7 @@ def test_a_second_process_loads_the_kernels_of_the_first(tmp_path):
     assert "hits 0 0" not in done.stdout
 
 
+@pytest.mark.slow
 def test_another_device_class_does_not_get_the_kernels_of_the_first(tmp_path):
     for kind in ("cpu", "gpu"):
         done = run_python(SCRIPT, TORCH_OPENCL_DEVICE_CLASS=kind, TORCHINDUCTOR_CACHE_DIR=str(tmp_path))

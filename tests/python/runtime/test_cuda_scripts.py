@@ -25,6 +25,7 @@ def result(code, name, *arguments):
     return json.loads(output_of(program, str(SCRIPTS / f"{name}.py"), *arguments, **variables).splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_an_image_classifier_trains_on_the_device_as_on_the_cpu(tmp_path):
     ours = result(ENABLED, "digits", "--save", str(tmp_path / "a.pt"))
     theirs = result(ON_CPU, "digits", "--save", str(tmp_path / "b.pt"))
@@ -140,6 +141,7 @@ def test_the_backward_pass_and_other_threads_see_the_same(device, enabled):
     assert seen == [device]
 
 
+@pytest.mark.slow
 def test_compiled_functions_take_the_name_whenever_the_compiler_is_imported():
     code = """
         import sys

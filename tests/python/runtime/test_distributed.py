@@ -157,6 +157,7 @@ dist.destroy_process_group()
     ]
 
 
+@pytest.mark.slow
 def test_example_trains_with_torchrun(tmp_path):
     program = EXAMPLES / "ddp_digits.py"
     # As users run it: the other tests wait for specialised kernels.

@@ -158,6 +158,7 @@ expected, results = train(reference, reference)
 """
 
 
+@pytest.mark.slow
 def test_reduced_overhead_trains_like_eager_mode():
     program = REDUCED.format(fallback=True, dropout=0.0) + (
         "torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)\n"
@@ -174,6 +175,7 @@ def test_reduced_overhead_trains_like_eager_mode():
     assert "as eager" in output_of(program)
 
 
+@pytest.mark.slow
 def test_reduced_overhead_draws_fresh_masks_that_both_passes_share():
     program = REDUCED.format(fallback=False, dropout=0.5) + (
         "assert counters['inductor']['cudagraph_skips'] == 0, counters['inductor']\n"

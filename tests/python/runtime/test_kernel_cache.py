@@ -56,6 +56,7 @@ def test_a_damaged_entry_is_rebuilt(filled, damage):
     assert run(str(folder))["compiled"] == 0
 
 
+@pytest.mark.slow
 def test_processes_may_fill_the_folder_at_once(tmp_path):
     environment = {**os.environ, "TORCH_OPENCL_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", textwrap.dedent(PROGRAM)]

@@ -89,6 +89,7 @@ def test_a_line_is_updated_and_ends_with_the_total(tmp_path: Path) -> None:
     assert int(total[2]) >= 3
 
 
+@pytest.mark.slow
 def test_it_ends_while_the_program_runs_on(tmp_path: Path) -> None:
     code = f"{COMPILE}\ntime.sleep(5)\nprint('later', file=sys.stderr)"
     assert re.search(r"compiled \d+ programs of OpenCL kernels in \d+ s\r\nlater", errors_on_terminal(code, tmp_path))
@@ -111,6 +112,7 @@ def test_there_is_none_without_a_terminal(tmp_path: Path) -> None:
     assert "compil" not in done.stderr
 
 
+@pytest.mark.slow
 def test_compilers_that_work_at_the_first_launch_are_waited_for(tmp_path: Path) -> None:
     if torch.opencl.get_device_properties().platform != "Portable Computing Language":
         pytest.skip("the driver compiles a kernel before it is launched")

@@ -76,6 +76,7 @@ def test_an_unknown_setting_is_refused():
     assert "TORCH_OPENCL_SPECIALIZE=sometimes: expected 'background', 'eager' or 'never'" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_later_process_has_the_specialised_program_from_its_first_large_launch_on(environment):
     first = json.loads(
         output_of(START + "    heat(lambda: torch.exp(y)); settle(); print(json.dumps(info()))", **environment)
@@ -111,6 +112,7 @@ def test_threads_that_want_a_stored_program_at_once_load_it_once(environment):
     assert output_of(START + code, **environment) == "1 1 True"
 
 
+@pytest.mark.slow
 def test_a_process_waits_once_if_the_driver_lost_its_programs(environment, tmp_path):
     output_of(START + "    heat(lambda: torch.exp(y)); heat(lambda: torch.sin(y)); settle()", **environment)
     if torch.opencl.get_device_properties().platform != "Portable Computing Language":
@@ -134,6 +136,7 @@ def test_a_process_waits_once_if_the_driver_lost_its_programs(environment, tmp_p
     assert programs == [1, 1, 1, 2] or (seconds < 1 and programs == [1, 2, 0, 2])
 
 
+@pytest.mark.slow
 def test_less_used_signatures_are_specialised_when_the_process_is_idle(environment):
     code = """
     for _ in range(40):
@@ -162,6 +165,7 @@ def test_a_process_ends_soon_with_builds_under_way(environment):
     assert time.time() - float(end) < 10
 
 
+@pytest.mark.slow
 def test_a_forked_child_ends_with_builds_under_way(environment):
     code = """
     import os
@@ -205,6 +209,7 @@ def test_launches_of_several_threads_are_right_while_programs_are_built(environm
     assert output_of(START + code, **environment) == "[] 8 0"
 
 
+@pytest.mark.slow
 def test_warming_up_leaves_nothing_to_build(environment):
     code = """
     def step():
@@ -229,6 +234,7 @@ def test_warming_up_leaves_nothing_to_build(environment):
     ],
     ids=["bar", "text"],
 )
+@pytest.mark.slow
 def test_warming_up_shows_its_progress(environment, before, shown):
     code = f"""
     import sys
@@ -239,6 +245,7 @@ def test_warming_up_shows_its_progress(environment, before, shown):
     assert done.returncode == 0 and re.search(shown, done.stderr), done.stderr
 
 
+@pytest.mark.slow
 def test_warming_up_raises_errors_of_the_function(environment):
     code = """
     def fail():
@@ -254,6 +261,7 @@ def test_warming_up_raises_errors_of_the_function(environment):
 
 
 @pytest.mark.parametrize("use", ["heat(lambda: torch.exp(y))", "torch.exp(y)"], ids=["hot", "stored"])
+@pytest.mark.slow
 def test_a_program_that_cannot_be_specialised_is_reported_once(use, environment, tmp_path):
     if torch.opencl.get_device_properties().platform != "Portable Computing Language":
         pytest.skip("how to make another driver fail is not known")

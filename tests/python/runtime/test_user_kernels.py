@@ -280,6 +280,7 @@ def test_a_kernel_itself_breaks_the_graph_and_still_runs(axpy, device):
 
 
 @pytest.mark.parametrize("name", ["eye_kernel", "rms_norm_kernel"])
+@pytest.mark.slow
 def test_examples_run_in_the_other_device_class(name):
     device_class = "gpu" if torch.opencl.get_device_properties().type == "cpu" else "cpu"
     done = run_python(

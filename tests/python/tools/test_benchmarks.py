@@ -105,6 +105,7 @@ def test_a_small_row_is_measured_against_its_limit(limits):
     assert measured.fallbacks == []
 
 
+@pytest.mark.slow
 def test_a_row_is_also_measured_in_eager_mode_with_programs_from_disk(tmp_path):
     code = """
     import json, torch

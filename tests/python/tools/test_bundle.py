@@ -175,6 +175,7 @@ def test_for_an_fpga_a_program_has_the_kernels_of_all_runs_and_no_others(small, 
     assert re.search("has no (program|kernel) .*export FOLDER --run SCRIPT", lacks[0])
 
 
+@pytest.mark.slow
 def test_the_error_for_a_missing_program_says_how_to_add_it(small, no_caches):
     bundle = small / "small.bundle"
     kernel = "torch.opencl.compile_kernel('kernel void f(global float *x) { x[0] = 2; }', 'f')"

@@ -51,6 +51,7 @@ def test_a_case_that_hangs_is_ended() -> None:
     assert "planted.hang hang" in text
 
 
+@pytest.mark.slow
 def test_cases_are_the_same_for_a_seed_and_differ_between_seeds() -> None:
     code = """
 import sys; sys.path[:0] = sys.argv[1:]

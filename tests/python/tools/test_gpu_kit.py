@@ -98,6 +98,7 @@ def test_vendored_packages_support_all_pythons_of_the_kit(tmp_path, monkeypatch)
 
 
 @pytest.mark.skipif(not kit_build.PACKAGE.joinpath("lib").is_dir(), reason="the package is not built in the checkout")
+@pytest.mark.slow
 def test_the_tests_of_a_kit_need_nothing_of_the_checkout(tmp_path):
     kit = kit_build.build(tmp_path, _load.build_info()["torch"])
     theirs = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

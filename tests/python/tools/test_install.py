@@ -98,6 +98,7 @@ def for_two_others(library: Path) -> None:
         (corrupt, ["Reinstall torch-opencl-rs"]),
     ],
 )
+@pytest.mark.slow
 def test_a_broken_installation_warns_once_with_a_fix(copy_of_package, damage: Callable[[Path], None], says: list[str]):
     damage(copy_of_package / LIBRARY)
     output = output_of(IMPORT, **environment(copy_of_package))
@@ -106,6 +107,7 @@ def test_a_broken_installation_warns_once_with_a_fix(copy_of_package, damage: Ca
         assert part in output
 
 
+@pytest.mark.slow
 def test_use_of_a_broken_installation_says_why(copy_of_package):
     for_another_torch(copy_of_package / LIBRARY)
     done = run_python("import torch; torch.opencl.init()", **environment(copy_of_package))

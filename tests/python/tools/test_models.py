@@ -31,6 +31,7 @@ def test_models_are_listed_and_unknown_ones_refused():
     assert run("nothing/at_all").returncode == 2
 
 
+@pytest.mark.slow
 def test_a_model_that_takes_too_long_is_reported(tmp_path):
     done = run("torch/lenet", "--timeout", "0.5")
     assert done.returncode == 1

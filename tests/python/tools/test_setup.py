@@ -56,6 +56,7 @@ def without_pip(checkout: Path) -> Path:
     return next((checkout / ".venv" / "lib").glob("python3*")) / "site-packages"
 
 
+@pytest.mark.slow
 def test_pip_is_installed_and_an_incomplete_package_is_reinstalled(checkout):
     packages = without_pip(checkout)
     for name, files in {"torn-1.0": ["METADATA"], "whole-1.0": ["METADATA", "RECORD"]}.items():
@@ -93,6 +94,7 @@ def test_another_torch_has_a_separate_environment(checkout):
     assert not (checkout / ".venv").exists()
 
 
+@pytest.mark.slow
 def test_an_installed_torch_without_cuda_is_kept(checkout):
     packages = without_pip(checkout)
     information = packages / "torch-2.13.0+cpu.dist-info"

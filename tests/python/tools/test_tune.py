@@ -135,6 +135,7 @@ def test_tuning_can_be_interrupted_and_makes_nothing_slower(tmp_path):
     assert "results deleted" in reset.stdout and not list(tmp_path.glob("tuning/*.json"))
 
 
+@pytest.mark.slow
 def test_the_program_refuses_invalid_devices():
     for device in ["cpu", "opencl:99", "nonsense"]:
         done = run_python("-m torch_opencl.tune --show", "--device", device)
