@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["GGUFLinear", "QuantizedWeight"]
+__all__ = ["GGUFEmbedding", "GGUFLinear", "QuantizedWeight"]
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,24 @@ class QuantizedWeight:
         """
         return torch.ops.torch_opencl.quantized_unpack(*self._arguments(), dtype)
 
+    def rows(self, indices: Tensor) -> QuantizedWeight:
+        """Return some rows of a weight in one of ggml's formats, still packed.
+
+        Args:
+            indices: integers of any shape, on the weight's device.
+
+        Returns:
+            A weight of as many rows as there are indices.
+
+        Raises:
+            ValueError: the format is not one of ggml's.
+            IndexError: an index is out of range.
+        """
+        if self.format not in GGUF_FORMATS:
+            raise ValueError(f"QuantizedWeight.rows: weights of format {self.format} have scales in other tensors")
+        packed = self.codes.view(torch.uint8).view(self.shape[0], -1)
+        return replace(self, codes=packed[indices.reshape(-1)], shape=(indices.numel(), self.shape[1]))
+
     def to(self, device: torch.device | str) -> QuantizedWeight:
         """Return the weight on another device."""
         moved = {
@@ -131,9 +149,7 @@ class GGUFLinear(nn.Module):
         self, data: Tensor, tensor_type: Any, out_features: int, in_features: int, bias: Tensor | None = None
     ) -> None:
         super().__init__()
-        self.format = str(getattr(tensor_type, "name", tensor_type)).lower()
-        if self.format not in GGUF_FORMATS:
-            raise ValueError(f"GGUFLinear: no kernel for tensors of type {tensor_type}: {', '.join(GGUF_FORMATS)}")
+        self.format = _format_of("GGUFLinear", tensor_type)
         self.out_features, self.in_features = operator.index(out_features), operator.index(in_features)
         self.register_buffer("data", data.contiguous())
         self.bias = None if bias is None else nn.Parameter(bias)
@@ -150,6 +166,52 @@ class GGUFLinear(nn.Module):
     def extra_repr(self) -> str:
         """Return what ``print`` shows of the layer."""
         return f"in_features={self.in_features}, out_features={self.out_features}, format={self.format}"
+
+
+class GGUFEmbedding(nn.Module):
+    """An embedding table that stays as it is in a GGUF file; rows are unpacked when they are looked up.
+
+    Args:
+        data: the bytes of the tensor, as for :class:`GGUFLinear`.
+        tensor_type: as for :class:`GGUFLinear`.
+        num_embeddings: rows of the table.
+        embedding_dim: columns of the table.
+        dtype: float32, float16 or bfloat16: the dtype of the result.
+
+    Raises:
+        ValueError: there is no kernel for the type.
+    """
+
+    data: Tensor
+
+    def __init__(
+        self, data: Tensor, tensor_type: Any, num_embeddings: int, embedding_dim: int, dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        self.format = _format_of("GGUFEmbedding", tensor_type)
+        self.num_embeddings, self.embedding_dim = operator.index(num_embeddings), operator.index(embedding_dim)
+        self.dtype = dtype
+        self.register_buffer("data", data.contiguous())
+
+    @property
+    def weight(self) -> QuantizedWeight:
+        """The packed table."""
+        return QuantizedWeight(self.data, self.format, (self.num_embeddings, self.embedding_dim))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return ``[*ids.shape, embedding_dim]``."""
+        return self.weight.rows(ids).dequantize(self.dtype).view(*ids.shape, self.embedding_dim)
+
+    def extra_repr(self) -> str:
+        """Return what ``print`` shows of the layer."""
+        return f"{self.num_embeddings}, {self.embedding_dim}, format={self.format}"
+
+
+def _format_of(layer: str, tensor_type: Any) -> str:
+    name = str(getattr(tensor_type, "name", tensor_type)).lower()
+    if name not in GGUF_FORMATS:
+        raise ValueError(f"{layer}: no kernel for tensors of type {tensor_type}: {', '.join(GGUF_FORMATS)}")
+    return name
 
 
 GGUF_FORMATS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl")

@@ -13,6 +13,7 @@ __all__ = ["LIBRARIES", "disable", "enable"]
 LIBRARIES = {
     "accelerate": "accelerate",
     "cuda": "torch",
+    "diffusers": "diffusers",
     "fastai": "fastai",
     "lightning": "lightning",
     "safetensors": "safetensors",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gguf.constants import GGML_QUANT_SIZES
-from torch_opencl.quantized import GGUF_FORMATS, GGUFLinear, QuantizedWeight
+from torch_opencl.quantized import GGUF_FORMATS, GGUFEmbedding, GGUFLinear, QuantizedWeight
 
 ROWS, COLUMNS = 37, 512
 # Offsets of the float16 numbers in a block.
@@ -50,6 +50,21 @@ def test_ggml_formats_are_unpacked_as_by_gguf(name):
     layer = GGUFLinear(raw, gguf.GGMLQuantizationType[name.upper()], ROWS, COLUMNS).to("opencl")
     torch.testing.assert_close(layer.weight.dequantize().cpu(), values, rtol=0, atol=0)
     check_products(layer.weight, values)
+
+
+@pytest.mark.parametrize("name", GGUF_FORMATS)
+def test_rows_of_ggml_embeddings_are_unpacked_as_by_gguf(name):
+    raw, values = ggml_weight(name)
+    layer = GGUFEmbedding(raw, name.upper(), ROWS, COLUMNS, torch.float32).to("opencl")
+    ids = torch.tensor([[3, 0, ROWS - 1], [3, -1, 7]], dtype=torch.int64)
+    torch.testing.assert_close(layer(ids.to("opencl")).cpu(), values[ids], rtol=0, atol=0)
+    assert layer(ids[:0].to("opencl")).shape == (0, 3, COLUMNS)
+
+
+def test_rows_of_other_formats_are_refused():
+    weight = QuantizedWeight(torch.zeros(4, 16, dtype=torch.uint8), "affine4", (4, 32), torch.ones(4, 1))
+    with pytest.raises(ValueError, match="weights of format affine4 have scales in other tensors"):
+        weight.rows(torch.tensor([0]))
 
 
 def affine_values(codes, scales, zeros, group: int, bias: int, kind: str) -> torch.Tensor:
