@@ -1,5 +1,10 @@
 """Language models from GGUF files: weights stay packed, and results are those of the dequantised model."""
 
+import re
+import runpy
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch_opencl.gguf import load
@@ -105,3 +110,12 @@ def test_a_file_that_lacks_a_weight_is_refused(tmp_path, monkeypatch):
     write(tmp_path / "model.gguf", "llama", gguf.GGMLQuantizationType.Q4_0, tied=False)
     with pytest.raises(ValueError, match=r"lacks 2 weights of the model: model\.layers\.0\.mlp\.up_proj\.weight"):
         load(tmp_path / "model.gguf")
+
+
+def test_the_chat_example_answers_with_letters_and_its_speed(monkeypatch, capsys):
+    path = Path(__file__).parents[2] / "examples" / "chat.py"
+    monkeypatch.setattr(sys, "argv", ["chat.py", "--prompt", "hello", "--tokens", "5"])
+    runpy.run_path(str(path), run_name="__main__")
+    text, report = capsys.readouterr().out.strip().splitlines()
+    assert re.fullmatch("[a-z]{5}", text)
+    assert re.search(r"then [\d.]+ tokens/s; weights \d+ MB, at most \d+ MB in use", report)

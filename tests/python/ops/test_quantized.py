@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import torch
 from gguf.constants import GGML_QUANT_SIZES
-from torch_opencl.quantized import GGUF_FORMATS, GGUFEmbedding, GGUFLinear, QuantizedWeight
+from torch_opencl.quantized import (
+    GGUF_FORMATS,
+    GGUFEmbedding,
+    GGUFLinear,
+    QuantizedLinear,
+    QuantizedWeight,
+    quantize_linear_layers,
+)
 
 ROWS, COLUMNS = 37, 512
 # Offsets of the float16 numbers in a block.
@@ -231,3 +238,43 @@ def test_torch_compile_knows_the_shape():
     x = torch.randn(3, COLUMNS)
     found = torch.compile(lambda x: layer(x).relu(), fullgraph=True)(x.to("opencl"))
     torch.testing.assert_close(found.cpu(), (x @ values.t()).relu(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("group", [32, 128])
+def test_layers_are_rounded_to_sixteen_values_a_group(group, dtype):
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(256, 24).to(dtype)
+    with torch.no_grad():
+        linear.weight[3] = 0.5
+    layer = QuantizedLinear(linear, group).to("opencl")
+    weight = linear.weight.detach().float()
+    groups = weight.view(24, -1, group)
+    # Half a step; rounded offsets and scales move all 16 values.
+    step = (groups.amax(2) - groups.amin(2)) / 15
+    allowed = step / 2 + (0 if dtype == torch.float32 else 0.02) * groups.abs().amax(2) + 1e-6
+    found = layer.weight.dequantize().cpu().view_as(groups)
+    assert ((found - groups).abs() <= allowed[..., None]).all()
+    assert layer.weight.codes.shape == (24, 128)
+    x = torch.randn(2, 256, dtype=dtype)
+    expected = x.float() @ found.view(24, 256).t() + linear.bias.detach().float().cpu()
+    torch.testing.assert_close(layer(x.to("opencl")).detach().float().cpu(), expected, rtol=1e-2, atol=1e-2)
+
+
+def test_the_linear_layers_of_a_model_are_replaced():
+    class Doubled(torch.nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    model = torch.nn.ModuleDict(
+        {
+            "first": torch.nn.Linear(64, 8),
+            "inner": torch.nn.Sequential(torch.nn.Linear(128, 8), torch.nn.Linear(48, 8)),
+            "lm_head": torch.nn.Linear(64, 8),
+            "doubled": Doubled(64, 8),
+        }
+    )
+    assert quantize_linear_layers(model) == 2
+    assert {name for name, each in model.named_modules() if isinstance(each, QuantizedLinear)} == {"first", "inner.0"}
+    with pytest.raises(ValueError, match="a group of 64 columns, of 48"):
+        QuantizedLinear(torch.nn.Linear(48, 8))

@@ -17,7 +17,7 @@ RUNS = {
 
 
 def test_every_example_is_named_by_a_test():
-    tests = "".join(path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py"))
+    tests = "".join(path.read_text() for path in Path(__file__).parents[2].rglob("test_*.py"))
     assert [path.name for path in EXAMPLES.glob("*.py") if path.stem not in tests] == []
 
 
