@@ -1,4 +1,4 @@
-"""Chat with a language model of transformers, with weights of 4 bits, on the device.
+"""Chat with a language model of transformers, with quantised weights, on the device.
 
 The model is a GGUF file, or a folder that `from_pretrained` loads and whose linear layers are rounded to 4 bits here.
 Without one, a small model with random weights answers with random letters, which shows that everything runs.
@@ -11,7 +11,6 @@ Needs transformers and accelerate, and gguf for GGUF files.
 import argparse
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 # PyTorch's idle CPU threads spin by default, and take the processor from an OpenCL driver that runs on it.
@@ -33,7 +32,7 @@ class Letters:
 
     def __call__(self, text: str, **options: Any) -> dict[str, torch.Tensor]:
         """Return the bytes of a text, as a batch of one."""
-        return {"input_ids": torch.tensor([list(text.encode())])}
+        return {"input_ids": torch.tensor([list(text.encode() or b" ")])}
 
     def decode(self, ids: Any, **options: Any) -> str:
         """Return the text of bytes."""
@@ -60,7 +59,7 @@ def load(path: str | None, device: str) -> tuple[Any, Any]:
         sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4}
         config = transformers.LlamaConfig(vocab_size=256, **sizes, bos_token_id=None, eos_token_id=None)
         model, tokenizer = transformers.LlamaForCausalLM(config).to(torch.bfloat16), Letters()
-    elif Path(path).is_file():
+    elif path.endswith(".gguf"):
         folder, name = os.path.split(os.path.abspath(path))
         return gguf.load(path, device=device), transformers.AutoTokenizer.from_pretrained(folder, gguf_file=name)
     else:
@@ -115,7 +114,7 @@ def main() -> None:
     messages: list[dict[str, str]] = []
     while True:
         try:
-            messages.append({"role": "user", "content": options.prompt or input("> ")})
+            messages.append({"role": "user", "content": input("> ") if options.prompt is None else options.prompt})
         except EOFError:
             break
         text, speed = answer(model, tokenizer, messages, options.tokens)
@@ -128,7 +127,7 @@ def main() -> None:
             f"weights {weights / 1e6:.0f} MB, at most {torch_opencl.max_memory_allocated() / 1e6:.0f} MB in use; "
             f"weights are read at {rate * weights / bandwidth:.1%} of the bandwidth of a copy]"
         )
-        if options.prompt:
+        if options.prompt is not None:
             break
 
 

@@ -20,9 +20,9 @@ def load(
 ) -> nn.Module:
     """Load a language model of transformers from a GGUF file, with its weights as they are in the file.
 
-    Linear layers become :class:`torch_opencl.quantized.GGUFLinear` and embeddings
-    :class:`torch_opencl.quantized.GGUFEmbedding`. Weights that the model stores in another form than as a linear layer
-    (experts in one tensor, for example) are dequantised, and so are weights in formats without a kernel.
+    ``nn.Linear`` becomes :class:`torch_opencl.quantized.GGUFLinear` and ``nn.Embedding``
+    :class:`torch_opencl.quantized.GGUFEmbedding`. Weights of other layers are dequantised (subclasses such as Gemma's
+    scaled embedding, experts in one tensor), and so are weights in formats without a kernel.
     ``AutoTokenizer.from_pretrained(folder, gguf_file=name)`` loads the tokenizer.
 
     Args:
@@ -35,8 +35,9 @@ def load(
 
     Raises:
         ImportError: transformers, accelerate or gguf is not installed.
-        ValueError: the file lacks weights of the model, a weight has another shape, or transformers cannot load the
-            architecture.
+        FileNotFoundError: there is no such file.
+        ValueError: the file is truncated, lacks weights of the model, or has one of another shape; the device or the
+            dtype is not supported; or transformers cannot load the architecture.
 
     Example::
 
@@ -48,12 +49,21 @@ def load(
         print(tokenizer.decode(model.generate(ids, max_new_tokens=50)[0]))
     """
     device = torch.device(device)
+    if device.type != "opencl" or dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise ValueError(
+            f"gguf.load: expected an opencl device and float32, float16 or bfloat16, got {device}, {dtype}"
+        )
     gguf, accelerate, transformers, support = (
         importlib.import_module(name)
         for name in ("gguf", "accelerate", "transformers", "transformers.modeling_gguf_pytorch_utils")
     )
     path = Path(path)
-    reader = gguf.GGUFReader(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"gguf.load: there is no file {path}")
+    try:
+        reader = gguf.GGUFReader(path)
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"gguf.load: {path} is not a GGUF file, or is truncated: {error}") from error
     parsed = support.load_gguf_checkpoint(str(path))
     config = transformers.AutoConfig.from_pretrained(str(path.parent), gguf_file=path.name)
     with accelerate.init_empty_weights(include_buffers=False):
@@ -94,6 +104,7 @@ def _pack(
     if type(module) not in (nn.Linear, nn.Embedding):
         return False
     columns, rows = (int(size) for size in tensor.shape)
+    _check_shape(f"{name}.weight", (rows, columns), module.get_parameter("weight"))
     order = _row_order(processor, tensor.name, rows, names)
     if order is None:
         return False
@@ -127,8 +138,7 @@ def _set(model: nn.Module, name: str, value: Tensor, dtype: torch.dtype, device:
     module_name, _, attribute = name.rpartition(".")
     module = model.get_submodule(module_name)
     present = getattr(module, attribute)
-    if present.shape != value.shape:
-        raise ValueError(f"gguf.load: {name} has shape {tuple(value.shape)}, the model's has {tuple(present.shape)}")
+    _check_shape(name, tuple(value.shape), present)
     value = value.to(device=device, dtype=dtype)
     if isinstance(present, nn.Parameter):
         setattr(module, attribute, nn.Parameter(value, requires_grad=False))
@@ -136,11 +146,18 @@ def _set(model: nn.Module, name: str, value: Tensor, dtype: torch.dtype, device:
         setattr(module, attribute, value)
 
 
+def _check_shape(name: str, shape: tuple[int, ...], present: Tensor) -> None:
+    if shape != present.shape:
+        raise ValueError(f"gguf.load: {name} has shape {shape}, the model's has {tuple(present.shape)}")
+
+
 def _tie(model: Any, config: Any) -> None:
-    """Let the last layer use the embedding's table if the model shares them."""
-    if not config.get_text_config().tie_word_embeddings:
-        return
+    """Let the last layer use the embedding's table if the model shares them and the file has one table."""
     table, output = model.get_input_embeddings(), model.get_output_embeddings()
+    # Configurations of some architectures say so of files with two tables.
+    is_absent = isinstance(output, nn.Linear) and output.weight.is_meta
+    if not config.get_text_config().tie_word_embeddings or not is_absent:
+        return
     if not isinstance(table, GGUFEmbedding):
         model.tie_weights()
         return

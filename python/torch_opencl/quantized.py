@@ -74,7 +74,7 @@ class QuantizedWeight:
             RuntimeError: an argument does not fit the format; the message has the format, and what was expected.
         """
         out = torch.ops.torch_opencl.quantized_linear(x, *self._arguments())
-        return out if bias is None else out + bias
+        return out if bias is None else out + bias.to(out.dtype)
 
     def dequantize(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return the weight.
@@ -90,11 +90,21 @@ class QuantizedWeight:
         """
         return torch.ops.torch_opencl.quantized_unpack(*self._arguments(), dtype)
 
+    @property
+    def device(self) -> torch.device:
+        """The device of the codes."""
+        return self.codes.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the scales; that of the codes if these hold the scales."""
+        return self.codes.dtype if self.scales is None else self.scales.dtype
+
     def rows(self, indices: Tensor) -> QuantizedWeight:
         """Return some rows of a weight in one of ggml's formats, still packed.
 
         Args:
-            indices: integers of any shape, on the weight's device.
+            indices: int64 or int32, any shape, on the weight's device; from 0 on.
 
         Returns:
             A weight of as many rows as there are indices.
@@ -106,7 +116,8 @@ class QuantizedWeight:
         if self.format not in GGUF_FORMATS:
             raise ValueError(f"QuantizedWeight.rows: weights of format {self.format} have scales in other tensors")
         packed = self.codes.view(torch.uint8).view(self.shape[0], -1)
-        return replace(self, codes=packed[indices.reshape(-1)], shape=(indices.numel(), self.shape[1]))
+        codes = nn.functional.embedding(indices.reshape(-1), packed)
+        return replace(self, codes=codes, shape=(indices.numel(), self.shape[1]))
 
     def to(self, device: torch.device | str) -> QuantizedWeight:
         """Return the weight on another device."""
@@ -177,13 +188,14 @@ class GGUFEmbedding(nn.Module):
         tensor_type: as for :class:`GGUFLinear`.
         num_embeddings: rows of the table.
         embedding_dim: columns of the table.
-        dtype: float32, float16 or bfloat16: the dtype of the result.
+        dtype: float32, float16 or bfloat16: the dtype of the result, which ``to(dtype)`` and ``half()`` change.
 
     Raises:
         ValueError: there is no kernel for the type.
     """
 
     data: Tensor
+    result: Tensor
 
     def __init__(
         self, data: Tensor, tensor_type: Any, num_embeddings: int, embedding_dim: int, dtype: torch.dtype
@@ -191,8 +203,9 @@ class GGUFEmbedding(nn.Module):
         super().__init__()
         self.format = _format_of("GGUFEmbedding", tensor_type)
         self.num_embeddings, self.embedding_dim = operator.index(num_embeddings), operator.index(embedding_dim)
-        self.dtype = dtype
         self.register_buffer("data", data.contiguous())
+        # Without elements: casts of the module change its dtype.
+        self.register_buffer("result", torch.empty(0, dtype=dtype, device=data.device), persistent=False)
 
     @property
     def weight(self) -> QuantizedWeight:
@@ -201,7 +214,7 @@ class GGUFEmbedding(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return ``[*ids.shape, embedding_dim]``."""
-        return self.weight.rows(ids).dequantize(self.dtype).view(*ids.shape, self.embedding_dim)
+        return self.weight.rows(ids).dequantize(self.result.dtype).view(*ids.shape, self.embedding_dim)
 
     def extra_repr(self) -> str:
         """Return what ``print`` shows of the layer."""
@@ -219,7 +232,8 @@ class QuantizedLinear(nn.Module):
         group_size: columns of a group: a power of two from 32 on that divides the layer's columns.
 
     Raises:
-        ValueError: the group size does not fit the layer.
+        ValueError: the group size is not a power of two from 32 on, or does not divide the layer's columns, or the
+            layer is float64.
     """
 
     codes: Tensor
@@ -228,10 +242,11 @@ class QuantizedLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear, group_size: int = 64) -> None:
         super().__init__()
-        if not _fits(group_size, linear.in_features):
+        _check_group_size(group_size)
+        if not _fits(linear, group_size):
             raise ValueError(
-                f"QuantizedLinear: a group of {group_size} columns, of {linear.in_features}: expected a power of two "
-                "from 32 on that divides the columns"
+                f"QuantizedLinear: expected a float32, float16 or bfloat16 layer whose columns are a multiple of "
+                f"{group_size}, got {linear.weight.dtype} and {linear.in_features} columns"
             )
         self.out_features, self.in_features, self.group_size = linear.out_features, linear.in_features, group_size
         weight = linear.weight.detach()
@@ -248,6 +263,7 @@ class QuantizedLinear(nn.Module):
         self.register_buffer("scales", scales)
         self.register_buffer("zeros", zeros)
         self.bias = linear.bias
+        self.train(linear.training)
 
     @property
     def weight(self) -> QuantizedWeight:
@@ -267,30 +283,47 @@ class QuantizedLinear(nn.Module):
 
 
 def quantize_linear_layers(model: nn.Module, group_size: int = 64, keep: Sequence[str] = ("lm_head",)) -> int:
-    """Replace the linear layers of a model by layers with weights of 4 bits, in place.
+    """Replace the linear layers inside a model by layers with weights of 4 bits, in place.
+
+    Layers of subclasses of ``nn.Linear`` and layers whose columns the group size does not divide stay as they are. A
+    layer with several names stays one layer. Hooks of a replaced layer are lost.
 
     Args:
-        model: any module. Layers of subclasses of ``nn.Linear``, and layers whose columns the group size does not
-            divide, stay as they are.
+        model: a module whose layers are called, as opposed to one that reads their weights: the fast path of
+            ``nn.TransformerEncoderLayer`` does not accept packed weights.
         group_size: as for :class:`QuantizedLinear`.
-        keep: names of layers that stay as they are, as the last part of a name in ``named_modules``.
+        keep: names of layers that stay as they are, as the last part of a name in ``named_modules``. A layer whose
+            weight is that of an embedding belongs here.
 
     Returns:
         The number of layers that have been replaced.
+
+    Raises:
+        ValueError: the group size is not a power of two from 32 on.
     """
-    # Subclasses do more than the layer that replaces them.
-    layers = {
-        name: module
-        for name, module in model.named_modules()
-        if type(module) is nn.Linear and name.rpartition(".")[2] not in keep and _fits(group_size, module.in_features)
-    }
-    for name, module in layers.items():
-        model.set_submodule(name, QuantizedLinear(module, group_size))
-    return len(layers)
+    _check_group_size(group_size)
+    replaced: dict[nn.Module, QuantizedLinear] = {}
+    for name, module in list(model.named_modules(remove_duplicate=False)):
+        # Subclasses do more than the layer that replaces them.
+        if not name or type(module) is not nn.Linear or name.rpartition(".")[2] in keep:
+            continue
+        if module not in replaced and _fits(module, group_size):
+            replaced[module] = QuantizedLinear(module, group_size)
+        if module in replaced:
+            model.set_submodule(name, replaced[module])
+    return len(replaced)
 
 
-def _fits(group_size: int, columns: int) -> bool:
-    return group_size >= 32 and group_size.bit_count() == 1 and columns % group_size == 0
+def _check_group_size(group_size: int) -> None:
+    if not isinstance(group_size, int) or group_size < 32 or group_size.bit_count() != 1:
+        raise ValueError(
+            f"QuantizedLinear: expected a group_size that is a power of two from 32 on, got {group_size!r}"
+        )
+
+
+def _fits(linear: nn.Linear, group_size: int) -> bool:
+    is_packable = linear.weight.dtype in (torch.float32, torch.float16, torch.bfloat16) and linear.weight.numel() > 0
+    return is_packable and linear.in_features % group_size == 0
 
 
 def _format_of(layer: str, tensor_type: Any) -> str:

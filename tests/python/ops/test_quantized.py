@@ -63,9 +63,11 @@ def test_ggml_formats_are_unpacked_as_by_gguf(name):
 def test_rows_of_ggml_embeddings_are_unpacked_as_by_gguf(name):
     raw, values = ggml_weight(name)
     layer = GGUFEmbedding(raw, name.upper(), ROWS, COLUMNS, torch.float32).to("opencl")
-    ids = torch.tensor([[3, 0, ROWS - 1], [3, -1, 7]], dtype=torch.int64)
+    ids = torch.tensor([[3, 0, ROWS - 1], [3, 1, 7]], dtype=torch.int64)
     torch.testing.assert_close(layer(ids.to("opencl")).cpu(), values[ids], rtol=0, atol=0)
     assert layer(ids[:0].to("opencl")).shape == (0, 3, COLUMNS)
+    with pytest.raises(IndexError, match="index -1 is out of bounds"):
+        layer(torch.tensor([-1], device="opencl"))
 
 
 def test_rows_of_other_formats_are_refused():
@@ -276,5 +278,5 @@ def test_the_linear_layers_of_a_model_are_replaced():
     )
     assert quantize_linear_layers(model) == 2
     assert {name for name, each in model.named_modules() if isinstance(each, QuantizedLinear)} == {"first", "inner.0"}
-    with pytest.raises(ValueError, match="a group of 64 columns, of 48"):
+    with pytest.raises(ValueError, match="a multiple of 64, got torch.float32 and 48 columns"):
         QuantizedLinear(torch.nn.Linear(48, 8))
