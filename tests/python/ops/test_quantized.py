@@ -278,5 +278,5 @@ def test_the_linear_layers_of_a_model_are_replaced():
     )
     assert quantize_linear_layers(model) == 2
     assert {name for name, each in model.named_modules() if isinstance(each, QuantizedLinear)} == {"first", "inner.0"}
-    with pytest.raises(ValueError, match="a multiple of 64, got torch.float32 and 48 columns"):
+    with pytest.raises(ValueError, match=r"a multiple of 64, got torch\.float32 and 48 columns"):
         QuantizedLinear(torch.nn.Linear(48, 8))
