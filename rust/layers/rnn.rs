@@ -93,7 +93,7 @@ const fn step_index(n: i64, count: i64, reverse: bool) -> i64 {
 /// Computes all states, in the order of the steps.
 ///
 /// # Errors
-/// See [`matmul`].
+/// See [`matmul`]; errors of the driver.
 fn rnn_steps(steps: &RnnSteps<'_>) -> Result<()> {
     let RnnSteps { cell, ref weight, ref workspace, .. } = *steps;
     let count = steps.output.size(0);
@@ -133,7 +133,7 @@ fn rnn_steps(steps: &RnnSteps<'_>) -> Result<()> {
 /// Computes the gradients of the gates at all steps, and of the first states, from the last step to the first.
 ///
 /// # Errors
-/// See [`matmul`].
+/// See [`matmul`]; errors of the driver.
 fn rnn_steps_backward(steps: &RnnStepsBackward<'_>) -> Result<()> {
     let RnnStepsBackward { cell, ref grad_cx, .. } = *steps;
     let count = steps.output.size(0);

@@ -112,6 +112,26 @@ def test_a_file_that_lacks_a_weight_is_refused(tmp_path, monkeypatch):
         load(tmp_path / "model.gguf")
 
 
+@pytest.mark.parametrize("size", [0, 20, 4000])
+def test_a_truncated_file_is_refused(tmp_path, size):
+    path = tmp_path / "model.gguf"
+    write(path, "llama", gguf.GGMLQuantizationType.Q4_0, tied=False)
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(ValueError, match="is not a GGUF file, or is truncated"):
+        load(path)
+
+
+def test_weights_of_another_shape_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        gguf.GGUFWriter,
+        "add_feed_forward_length",
+        lambda self, size: self.add_uint32("llama.feed_forward_length", 2 * size),
+    )
+    write(tmp_path / "model.gguf", "llama", gguf.GGMLQuantizationType.Q4_0, tied=False)
+    with pytest.raises(ValueError, match=r"gate_proj\.weight has shape \(512, 256\), the model's has \(1024, 256\)"):
+        load(tmp_path / "model.gguf")
+
+
 def test_the_chat_example_answers_with_letters_and_its_speed(monkeypatch, capsys):
     path = Path(__file__).parents[2] / "examples" / "chat.py"
     monkeypatch.setattr(sys, "argv", ["chat.py", "--prompt", "hello", "--tokens", "5"])

@@ -280,3 +280,27 @@ def test_the_linear_layers_of_a_model_are_replaced():
     assert {name for name, each in model.named_modules() if isinstance(each, QuantizedLinear)} == {"first", "inner.0"}
     with pytest.raises(ValueError, match=r"a multiple of 64, got torch\.float32 and 48 columns"):
         QuantizedLinear(torch.nn.Linear(48, 8))
+
+
+def test_layers_keep_the_dtype_of_their_input_and_follow_casts():
+    raw, _ = ggml_weight("q8_0")
+    half = torch.randn(2, COLUMNS, device="opencl", dtype=torch.float16)
+    # Biases are float32 in GGUF files.
+    assert GGUFLinear(raw, "Q8_0", ROWS, COLUMNS, torch.randn(ROWS)).to("opencl")(half).dtype == torch.float16
+    table = GGUFEmbedding(raw, "Q8_0", ROWS, COLUMNS, torch.float32).to("opencl").half()
+    assert table(torch.tensor([1], device="opencl")).dtype == torch.float16
+
+
+def test_a_layer_with_two_names_stays_one_layer():
+    model = torch.nn.Module()
+    model.first = model.second = torch.nn.Linear(64, 8)
+    assert quantize_linear_layers(model.eval()) == 1
+    assert model.first is model.second
+    assert not model.first.training
+    assert quantize_linear_layers(torch.nn.Linear(64, 8)) == 0
+
+
+@pytest.mark.parametrize("group", [0, 16, 48, 32.0, "32"])
+def test_other_sizes_of_groups_are_refused(group):
+    with pytest.raises(ValueError, match="expected a group_size that is a power of two from 32 on"):
+        quantize_linear_layers(torch.nn.Sequential(torch.nn.Linear(64, 8)), group)
