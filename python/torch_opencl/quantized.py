@@ -238,7 +238,8 @@ class QuantizedLinear(nn.Module):
 
     codes: Tensor
     scales: Tensor
-    zeros: Tensor
+    zeros: Tensor | None
+    order: Tensor | None
 
     def __init__(self, linear: nn.Linear, group_size: int = 64) -> None:
         super().__init__()
@@ -248,38 +249,56 @@ class QuantizedLinear(nn.Module):
                 f"QuantizedLinear: expected a float32, float16 or bfloat16 layer whose columns are a multiple of "
                 f"{group_size}, got {linear.weight.dtype} and {linear.in_features} columns"
             )
-        self.out_features, self.in_features, self.group_size = linear.out_features, linear.in_features, group_size
-        weight = linear.weight.detach()
-        groups = weight.float().view(self.out_features, -1, group_size)
-        least, greatest = groups.aminmax(dim=2)
-        scales = ((greatest - least) / 15).to(weight.dtype)
-        zeros = least.to(weight.dtype)
-        # Codes are those of the rounded scales and offsets; a group of equal weights has the scale 0.
-        steps = (groups - zeros.float()[..., None]) / scales.float().clamp_min(torch.finfo(torch.float32).tiny)[
-            ..., None
-        ]
-        codes = steps.round().clamp(0, 15).to(torch.uint8).view(self.out_features, -1)
-        self.register_buffer("codes", codes[:, ::2] | codes[:, 1::2] << 4)
-        self.register_buffer("scales", scales)
-        self.register_buffer("zeros", zeros)
-        self.bias = linear.bias
+        self._keep(_rounded(linear.weight.detach(), group_size), linear.bias, None)
         self.train(linear.training)
+
+    @classmethod
+    def from_weight(
+        cls, weight: QuantizedWeight, bias: Tensor | None = None, order: Tensor | None = None
+    ) -> QuantizedLinear:
+        """Return a layer with a weight that is quantised already.
+
+        Args:
+            weight: of the format ``affine4`` or ``affine8``.
+            bias: ``[rows]``.
+            order: int64, ``[columns]``: the column of the input for each column of the weight; by default the same.
+
+        Raises:
+            ValueError: the weight has another format.
+        """
+        if weight.format not in ("affine4", "affine8") or weight.scales is None:
+            raise ValueError(f"QuantizedLinear: expected a weight of affine4 or affine8, got {weight.format}")
+        layer = cls.__new__(cls)
+        nn.Module.__init__(layer)
+        layer._keep(weight, None if bias is None else nn.Parameter(bias.detach()), order)
+        return layer
+
+    def _keep(self, weight: QuantizedWeight, bias: nn.Parameter | None, order: Tensor | None) -> None:
+        for name in ("codes", "scales", "zeros"):
+            self.register_buffer(name, getattr(weight, name))
+        self.register_buffer("order", order)
+        self.register_parameter("bias", bias)
+        self._without_tensors = replace(weight, codes=weight.codes.new_empty(0), scales=None, zeros=None)
+        self.out_features, self.in_features = weight.shape
 
     @property
     def weight(self) -> QuantizedWeight:
-        """The packed weight."""
-        shape, group = (self.out_features, self.in_features), self.group_size
-        return QuantizedWeight(
-            self.codes, "affine4", shape, self.scales, self.zeros, group_size=group, zeros_kind="values"
-        )
+        """The packed weight, with its columns in the layer's order."""
+        return replace(self._without_tensors, codes=self.codes, scales=self.scales, zeros=self.zeros)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return ``x @ weight.T + bias``."""
+        if self.order is not None:
+            x = x.index_select(-1, self.order)
         return self.weight.linear(x, self.bias)
 
     def extra_repr(self) -> str:
         """Return what ``print`` shows of the layer."""
-        return f"in_features={self.in_features}, out_features={self.out_features}, group_size={self.group_size}"
+        weight = self._without_tensors
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, format={weight.format}, "
+            f"group_size={weight.group_size}"
+        )
 
 
 def quantize_linear_layers(model: nn.Module, group_size: int = 64, keep: Sequence[str] = ("lm_head",)) -> int:
@@ -312,6 +331,22 @@ def quantize_linear_layers(model: nn.Module, group_size: int = 64, keep: Sequenc
         if module in replaced:
             model.set_submodule(name, replaced[module])
     return len(replaced)
+
+
+def _rounded(weight: Tensor, group_size: int) -> QuantizedWeight:
+    groups = weight.float().view(weight.shape[0], -1, group_size)
+    least, greatest = groups.aminmax(dim=2)
+    scales = ((greatest - least) / 15).to(weight.dtype)
+    zeros = least.to(weight.dtype)
+    # Codes are those of the rounded scales and offsets; a group of equal weights has the scale 0.
+    divisors = scales.float().clamp_min(torch.finfo(torch.float32).tiny)
+    steps = (groups - zeros.float()[..., None]) / divisors[..., None]
+    codes = steps.round().clamp(0, 15).to(torch.uint8).view(weight.shape)
+    packed = codes[:, ::2] | codes[:, 1::2] << 4
+    rows, columns = weight.shape
+    return QuantizedWeight(
+        packed, "affine4", (rows, columns), scales, zeros, group_size=group_size, zeros_kind="values"
+    )
 
 
 def _check_group_size(group_size: int) -> None:

@@ -1,6 +1,8 @@
-"""Hugging Face transformers: ``Trainer`` and ``pipeline``, bf16, random states in checkpoints, offloaded caches."""
+"""Hugging Face transformers: training, pipelines, bf16, random states, offloaded caches, GPTQ and AWQ checkpoints."""
 
+import importlib
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,16 +15,22 @@ from torch_opencl.integrations._changes import Changes
 
 __all__ = ["disable", "enable"]
 
+# Imports transformers.
+_QUANTIZERS = "torch_opencl.integrations._quantizers"
+
 
 def enable() -> None:
     """Make transformers, and accelerate under it, use OpenCL; see :func:`torch_opencl.integrations.enable`."""
     accelerate.enable()
     _CHANGES.apply()
+    importlib.import_module(_QUANTIZERS).enable()
 
 
 def disable() -> None:
     """Undo the changes of :func:`enable` in transformers."""
     _CHANGES.undo()
+    if _QUANTIZERS in sys.modules:
+        sys.modules[_QUANTIZERS].disable()
 
 
 def _is_torch_bf16_gpu_available(original: Callable[[], bool]) -> Callable[[], bool]:
