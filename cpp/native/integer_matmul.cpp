@@ -13,7 +13,6 @@
 #include "native/matmul.h"
 #include "runtime/error.h"
 #include "runtime/tensor_arg.h"
-#include "torch_opencl/rust/ops/packed_weight/mod.rs.h"
 #include "torch_opencl/rust/ops/quantized/mod.rs.h"
 
 namespace torch_opencl::native {
@@ -157,12 +156,13 @@ at::Tensor weight_int4pack_mm(
   check_sizes(op, "qScaleAndZeros", scales_and_zeros, {columns / q_group_size, rows, 2});
   check_dtype(op, "qScaleAndZeros", scales_and_zeros, self.scalar_type());
   at::Tensor out = at::empty({self.size(0), rows}, self.options());
-  const at::Tensor x = self.contiguous(), parameters = scales_and_zeros.contiguous();
-  const bool is_done =
-      checked([&] { return bridge::int4_few_rows(arg(out), arg(x), arg(mat2), arg(parameters), q_group_size); });
-  if (is_done) return out;
+  const at::Tensor x = self.contiguous();
+  const at::Tensor scales = scales_and_zeros.select(-1, 0).t(), zeros = scales_and_zeros.select(-1, 1).t();
+  const bridge::QuantizedWeight packed{arg(mat2), arg(scales), arg(zeros),   {},         "tiles4",
+                                       rows,      columns,     q_group_size, /*bias=*/8, "values"};
+  if (checked([&] { return bridge::quantized_few_rows(arg(out), arg(x), packed); })) return out;
   const at::Tensor weight = at::empty({rows, columns}, self.options());
-  checked([&] { bridge::int4_unpack(arg(weight), arg(mat2), arg(parameters), q_group_size); });
+  checked([&] { bridge::quantized_unpack(arg(weight), packed); });
   multiply(out, x, weight.t(), {}, 0, 1);
   return out;
 }

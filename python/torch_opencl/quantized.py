@@ -8,6 +8,8 @@ The formats are
 
 - ``affine4``: two unsigned 4-bit integers to a byte, the lower half first, with ``scales``, and ``zeros`` or ``bias``;
 - ``affine8``: signed bytes, with ``scales`` and ``zeros``;
+- ``tiles4``: 4-bit integers, int32 of shape ``[rows / 8, k / (16 * tiles), 32, tiles / 2]``, as
+  ``torch._convert_weight_to_int4pack`` orders them for 2, 4 or 8 tiles; otherwise as ``affine4``;
 - ``table4``: two positions in ``table`` to a byte, the upper half first, with ``scales`` of blocks that ignore rows;
 - ``q4_0``, ``q4_1``, ``q5_0``, ``q5_1``, ``q8_0``, ``q2_k``, ``q3_k``, ``q4_k``, ``q5_k``, ``q6_k`` and ``iq4_nl``:
   ggml's blocks, as in GGUF files, which have their scales.
@@ -45,7 +47,7 @@ class QuantizedWeight:
         table: float32, the 16 values of ``table4``. With nested scales, then the 256 values of the scales' codes and
             one that is added to all of them; ``scales`` are those of blocks of 256 such codes.
         group_size: columns of a group: a power of two from 32 on, or all columns.
-        bias: subtracted from each code of ``affine4``: 0 to 15.
+        bias: subtracted from each code of ``affine4`` and ``tiles4``: 0 to 15.
         zeros_kind: "codes" if a weight is ``(code - bias - zero) * scale``, "values" if it is
             ``(code - bias) * scale + zero``, and "absent".
     """
@@ -240,6 +242,7 @@ class QuantizedLinear(nn.Module):
     scales: Tensor
     zeros: Tensor | None
     order: Tensor | None
+    bias: nn.Parameter | None
 
     def __init__(self, linear: nn.Linear, group_size: int = 64) -> None:
         super().__init__()

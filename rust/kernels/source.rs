@@ -49,8 +49,9 @@ texts! {
     columns fold reduce arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_rows
     pool_channels_last fractional_max_pool
     fault loss ctc margin segment_reduce sparse_mm assertion optimizer rnn resample resample_rows grid_sampler embedding_bag
-    multi_tensor foreach_norm foreach block scores attention attention_query attention_backward butterfly fft
-    packed_weight int4_vectors formats quantized linalg_panel linalg householder sparse pointwise generated generated_lanes user
+    multi_tensor foreach_norm foreach block attention_arguments scores attention attention_query attention_backward
+    attention_tile_sizes attention_tile butterfly fft
+    formats quantized linalg_panel linalg householder sparse pointwise generated generated_lanes user
 }
 
 families! {
@@ -113,8 +114,6 @@ families! {
         prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel
         activation epilogue gemm_operands gemm_block tile_layout tile_block gemm_tile_sizes tile_emulated tile_nvidia
         tile_amd tile_intel tile_im2col gemm_tile;
-    /// Matmuls with weights of 8 and 4 bits.
-    PackedWeight packed_weight: prelude tier vector packed_weight int4_vectors;
     /// Matmuls with quantised weights in the formats of other libraries.
     Quantized quantized: prelude tier vector formats quantized;
     /// Convolutions.
@@ -163,11 +162,15 @@ families! {
     /// Macros and functions for kernels of the user, whose source follows.
     User user: user;
     /// Scaled dot-product attention.
-    Attention attention: prelude tier vector block scores attention;
+    Attention attention: prelude tier vector block attention_arguments scores attention;
     /// Scaled dot-product attention with few queries.
-    AttentionQuery attention_query: prelude tier vector block scores attention_query;
+    AttentionQuery attention_query: prelude tier vector block attention_arguments scores attention_query;
     /// Gradients of scaled dot-product attention.
-    AttentionBackward attention_backward: prelude tier vector block scores attention_backward;
+    AttentionBackward attention_backward: prelude tier vector block attention_arguments scores attention_backward;
+    /// Attention by matrix instructions.
+    AttentionTile attention_tile:
+        prelude tier attention_arguments tile_layout tile_block attention_tile_sizes tile_emulated tile_nvidia tile_amd
+        tile_intel attention_tile;
 }
 
 /// Source that the op table adds to a program.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::core::forms::{rare, rows_and_columns, Form, ALL, FLOATS, FLOATS_AND_COMPLEX, REALS, SIGNED};
 use super::core::geometry::Geometry;
-use super::{attention, convolution, copy, fft, foreach, linalg, matmul, optimizer, packed_weight, pointwise};
+use super::{attention, convolution, copy, fft, foreach, linalg, matmul, optimizer, pointwise};
 use super::{random, scan, softmax, Target};
 use crate::error::Result;
 use crate::kernels::{Class, Family, Listing, Spec, Switch};
@@ -53,10 +53,10 @@ pub fn catalogue(device: i32) -> Result<Vec<Listing>> {
     catalogue.all(Family::Householder, linalg::panel_forms(&target));
     catalogue.all(Family::Transpose, copy::transpose::forms(&target));
     catalogue.all(Family::Cat, copy::cat::forms(&target));
-    catalogue.all(Family::PackedWeight, packed_weight::forms(&target));
     catalogue.all(Family::Conv, convolution::direct::forms(&target));
     catalogue.all(Family::Winograd, convolution::winograd::forms(&target));
     catalogue.all(Family::AttentionQuery, attention::query::forms(&target));
+    catalogue.all(Family::AttentionTile, attention::tile::forms(&target).unwrap_or_default());
     for (family, form) in attention::forms(&target).into_iter().chain(matmul::forms(&target)) {
         catalogue.add(family, form, Switch::default());
     }

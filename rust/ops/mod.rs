@@ -19,7 +19,6 @@ pub mod loss;
 pub mod matmul;
 pub mod norm;
 pub mod optimizer;
-pub mod packed_weight;
 pub mod pointwise;
 pub mod pool;
 pub mod quantized;

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from gpu_compile.programs import Launch, Program
 
-FAMILY = "gemm_tile"
+FAMILIES = ("gemm_tile", "attention_tile")
 # The lanes of each kind of `tile_kind.rs`, and the targets that have it.
 KINDS = {
     "mma": (32, ("sm_80", "sm_90")),
@@ -47,11 +47,12 @@ def programs(run: Callable[[list[str], Path, dict[str, str]], None]) -> list[Pro
             run(["-c", LIST, str(path)], Path(name), variables)
             listed = json.loads(path.read_text())
         for entry in listed:
-            if entry["name"].split()[0] == FAMILY:
+            family = entry["name"].split()[0]
+            if family in FAMILIES:
                 options = entry["build_options"].replace("TILE_EMULATED=1", "TILE_EMULATED=0")
                 if kind in BUILTINS:
                     options += " -D HAS_CLANG_BUILTINS=1"
-                groups = re.findall(r"GROUPS_(?:DOWN|ACROSS)=(\d+)", options)
+                groups = re.findall(r"GROUPS(?:_DOWN|_ACROSS)?=(\d+)", options)
                 group = lanes * math.prod(map(int, groups))
-                found.append(Program(FAMILY, "", options, {FAMILY: Launch(group, 0)}, targets))
+                found.append(Program(family, "", options, {family: Launch(group, 0)}, targets))
     return found

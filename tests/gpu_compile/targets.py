@@ -187,6 +187,7 @@ class Declared:
         name = "__attribute__((overloadable)) intel_sub_group_{0}_{0}_matrix_mad_k16"
         pairs = [(kind, a) for kind in ("f16", "bf16") for a in ("int8", "short8")]
         functions = [f"float8 {name.format(kind)}({a} a, int8 b, float8 c);" for kind, a in pairs]
+        functions.append("float intel_sub_group_shuffle_xor(float value, uint mask);")
         with TemporaryDirectory() as folder:
             source = Path(folder) / "program.cl"
             source.write_text("\n".join([*functions, program.source]))

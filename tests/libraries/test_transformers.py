@@ -30,6 +30,14 @@ def gpt(dropout=0.0):
     return transformers.GPT2LMHeadModel(config)
 
 
+def llama():
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4
+    )
+    return transformers.LlamaForCausalLM(config).eval()
+
+
 def trainer(folder, model=None, **options):
     options = {"max_steps": 4, "per_device_train_batch_size": 8, "logging_steps": 1, "seed": 3} | options
     arguments = transformers.TrainingArguments(
@@ -105,11 +113,7 @@ def test_weights_are_loaded_to_the_device(device, tmp_path):
 @pytest.mark.parametrize("cache", ["offloaded", "offloaded_static"])
 def test_caches_that_are_kept_on_the_host_give_the_same_tokens(device, cache):
     torch_opencl.integrations.enable("transformers")
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4
-    )
-    model = transformers.LlamaForCausalLM(config).eval()
+    model = llama()
     tokens = torch.arange(3, 12)[None]
     options = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
     expected = model.generate(tokens, **options)
@@ -117,6 +121,21 @@ def test_caches_that_are_kept_on_the_host_give_the_same_tokens(device, cache):
     assert torch.equal(model.generate(tokens.to(device), **options).cpu(), expected)
     ours = model.generate(tokens.to(device), cache_implementation=cache, **options)
     assert torch.equal(ours.cpu(), expected)
+
+
+def test_requests_are_generated_in_one_batch(device):
+    model = llama()
+    prompts = torch.randint(1, 64, (3, 6), generator=torch.Generator().manual_seed(1))
+    options = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+    expected = model.generate(prompts, **options)[:, 6:]
+    torch_opencl.integrations.enable("transformers")
+    results = model.to(device).generate_batch(
+        prompts.tolist(),
+        generation_config=transformers.GenerationConfig(**options, eos_token_id=None),
+        continuous_batching_config=transformers.ContinuousBatchingConfig(num_blocks=8, max_batch_tokens=64),
+        progress_bar=False,
+    )
+    assert [list(result.generated_tokens) for result in results.values()] == expected.tolist()
 
 
 def test_an_offloaded_cache_keeps_other_layers_on_the_host(device):

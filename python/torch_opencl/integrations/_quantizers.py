@@ -18,7 +18,7 @@ __all__ = ["disable", "enable"]
 class _StoredLinear(nn.Module):
     """Receives the tensors of a quantised linear layer from a checkpoint, until they are packed again."""
 
-    def __init__(self, linear: nn.Linear, shapes: dict[str, torch.Tensor]) -> None:
+    def __init__(self, linear: Any, shapes: dict[str, torch.Tensor]) -> None:
         super().__init__()
         for name, stored in shapes.items():
             # The dtype of the file, which scales keep whatever the dtype of the model is.
@@ -46,7 +46,7 @@ class _Quantizer(HfQuantizer):
         return "opencl" if device_map is None else device_map
 
     def _process_model_before_weight_loading(
-        self, model: nn.Module, checkpoint_files: Iterable[str] = (), **kwargs: Any
+        self, model: Any, checkpoint_files: Iterable[str] = (), **kwargs: Any
     ) -> None:
         stored: dict[str, dict[str, torch.Tensor]] = {}
         for file in checkpoint_files or ():
@@ -54,8 +54,11 @@ class _Quantizer(HfQuantizer):
                 layer, _, attribute = name.rpartition(".")
                 if attribute in self.stored_names:
                     stored.setdefault(layer, {})[attribute] = tensor
+        modules = dict(model.named_modules())
         for name, shapes in stored.items():
-            model.set_submodule(name, _StoredLinear(model.get_submodule(name), shapes))
+            if name not in modules:
+                raise ValueError(f"torch_opencl.integrations: the model has no layer {name}, which the checkpoint has")
+            model.set_submodule(name, _StoredLinear(modules[name], shapes))
 
     def _process_model_after_weight_loading(self, model: nn.Module, **kwargs: Any) -> None:
         for name, module in list(model.named_modules()):
@@ -99,14 +102,16 @@ class _GptqQuantizer(_Quantizer):
 class _AwqQuantizer(_Quantizer):
     stored_names = ("qweight", "qzeros", "scales")
 
-    def _process_model_before_weight_loading(self, model: Any, **kwargs: Any) -> None:
+    def _process_model_before_weight_loading(
+        self, model: Any, checkpoint_files: Iterable[str] = (), **kwargs: Any
+    ) -> None:
         config, kind = self.quantization_config, model.config.model_type
         if config.format != "gemm" or config.bits != 4 or kind in AWQ_SCALES_MAPPINGS:
             raise ValueError(
                 f"torch_opencl.integrations: expected an AWQ checkpoint of version gemm and 4 bits without scaled "
                 f"activations, got version {config.format}, {config.bits} bits, model type {kind}"
             )
-        super()._process_model_before_weight_loading(model, **kwargs)
+        super()._process_model_before_weight_loading(model, checkpoint_files, **kwargs)
 
     def repacked(self, stored: Any) -> nn.Module:
         return from_awq(stored.qweight, stored.qzeros, stored.scales, stored.bias)

@@ -108,6 +108,32 @@ def _update_cache(original: Any) -> Any:
     return update
 
 
+def _memory_breakdown(original: Any) -> Any:
+    def get_device_and_memory_breakdown() -> tuple[torch.device, int, int, int]:
+        if not torch_opencl.is_available():
+            return original()
+        torch_opencl.synchronize()
+        torch_opencl.empty_cache()
+        total = torch_opencl.mem_get_info()[1]
+        reserved, allocated = torch_opencl.memory_reserved(), torch_opencl.memory_allocated()
+        return torch.device("opencl", torch_opencl.current_device()), total, reserved, allocated
+
+    return get_device_and_memory_breakdown
+
+
+def _memory_share(original: Any) -> Any:
+    def resolve_max_memory_percent(cb_config: Any, has_logit_processors: bool, device: Any = None) -> None:
+        is_opencl = device is not None and device.type == "opencl"
+        if is_opencl and torch_opencl.get_device_properties(device).host_unified_memory:
+            # The share that is used of the host's memory.
+            device = torch.device("cpu")
+        original(cb_config, has_logit_processors, device)
+
+    return resolve_max_memory_percent
+
+
+_BATCHING = "transformers.generation.continuous_batching"
+
 _CHANGES = Changes(
     "transformers",
     {
@@ -115,6 +141,8 @@ _CHANGES = Changes(
         "transformers.training_args:TrainingArguments._setup_devices": _setup_devices,
         "transformers.pipelines.base:Pipeline.__init__": _pipeline_init,
         "transformers.cache_utils:Cache.update": _update_cache,
+        f"{_BATCHING}.utils:get_device_and_memory_breakdown": _memory_breakdown,
+        f"{_BATCHING}.initialization:resolve_max_memory_percent": _memory_share,
         "transformers.trainer:Trainer._save_rng_state": _save_rng_state,
         "transformers.trainer:Trainer._load_rng_state": _load_rng_state,
     },

@@ -67,4 +67,18 @@ INLINE void tile_multiply(TileC *c, const TileA *a, const TileB *b, int row_tile
     *sums = MULTIPLY_TILES(*(const Operand *)a[r].words, *(const Operand *)b[t].words, *sums);
   }
 }
+
+#ifdef HAS_CLANG_BUILTINS
+INLINE float tile_shuffle(float value, uint mask, uint lane, uint sub_group) {
+  return as_float(__builtin_amdgcn_ds_bpermute((int)((lane ^ mask) * 4), as_int(value)));
+}
+#endif
+#define tile_exp2 native_exp2
+INLINE uint tile_pack(float low, float high) {
+#if INPUT_DTYPE == DT_BF16
+  return PACK_BFLOAT16(low, high);
+#else
+  return as_uint((half2)((half)low, (half)high));
+#endif
+}
 #endif

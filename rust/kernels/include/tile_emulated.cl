@@ -68,6 +68,27 @@ INLINE void tile_multiply(TileC *c, const TileA *a, const TileB *b, int row_tile
   barrier(CLK_LOCAL_MEM_FENCE);
 }
 
+INLINE float tile_shuffle(float value, uint mask, uint lane, uint sub_group, __local ushort *tile_exchange) {
+  __local ushort *lanes = tile_exchange + sub_group * EXCHANGE;
+  lanes[2 * lane] = (ushort)as_uint(value);
+  lanes[2 * lane + 1] = (ushort)(as_uint(value) >> 16);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const uint other = lane ^ mask, bits = (uint)lanes[2 * other] | (uint)lanes[2 * other + 1] << 16;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return as_float(bits);
+}
+#define tile_exp2 native_exp2
+INLINE uint tile_pack(float low, float high) {
+#if INPUT_DTYPE == DT_BF16
+  return PACK_BFLOAT16(low, high);
+#else
+  ushort bits[2];
+  vstore_half_rte(low, 0, (half *)bits);
+  vstore_half_rte(high, 1, (half *)bits);
+  return (uint)bits[0] | (uint)bits[1] << 16;
+#endif
+}
+
 // Copies that are executed only when they are waited for, which is as late as the hardware may.
 #define TILE_COPIES (TILE_KIND == TILE_MMA)
 typedef struct {

@@ -27,4 +27,14 @@ INLINE void tile_multiply(TileC *c, const TileA *a, const TileB *b, int row_tile
 #endif
   }
 }
+
+#define tile_shuffle(value, mask, lane, sub_group) intel_sub_group_shuffle_xor(value, mask)
+#define tile_exp2 native_exp2
+INLINE uint tile_pack(float low, float high) {
+#if INPUT_DTYPE == DT_BF16
+  return PACK_BFLOAT16(low, high);
+#else
+  return (uint)as_ushort(convert_half_rte(low)) | (uint)as_ushort(convert_half_rte(high)) << 16;
+#endif
+}
 #endif

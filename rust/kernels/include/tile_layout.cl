@@ -7,6 +7,9 @@
 //   A[TILE_A_ROW(lane, e)][TILE_A_K(lane, e)]        B[TILE_B_K(lane, e)][TILE_B_COLUMN(lane, e)]
 //   C[TILE_C_ROW(lane, i)][TILE_C_COLUMN(lane, i)]
 //
+// A row of C is held by TILE_ROW_LANES neighbouring lanes, and a lane has parts of TILE_LANE_ROWS rows: item i is in its row
+// TILE_LANE_ROW(i).
+//
 // Kernels and the emulation know a layout by these macros alone. The order of k does not
 // matter if A and B share it, so it need not be the hardware's.
 //
@@ -14,6 +17,8 @@
 //
 //   tile_load_a, tile_load_b (to, block, along_k, width, outer, k, lane): a tile from a block in local memory
 //   tile_multiply (c, a, b, row_tiles, column_tiles, lane, sub_group TILE_PASS): c[r][t] += a[r] b[t]
+//   tile_shuffle (value, mask, lane, sub_group TILE_PASS): the value of lane `lane ^ mask`
+//   tile_exp2 (x), tile_pack (low, high): two floats rounded to 16 bits, the first in the lower half
 //
 // and, if TILE_COPIES is 1, copies from global to local memory that continue while the item computes:
 // START_COPIES(copies), copy_chunk, close_copies and wait_for_copies.
@@ -37,6 +42,9 @@
 #define TILE_B_K(lane, e) ((lane) % 4 * 2 + (e) / 2 % 2 * 8 + (e) % 2)
 #define TILE_C_ROW(lane, i) ((lane) / 4 + (i) % 4 / 2 * 8)
 #define TILE_C_COLUMN(lane, i) ((lane) % 4 * 2 + (i) / 4 * 8 + (i) % 2)
+#define TILE_ROW_LANES 4
+#define TILE_LANE_ROWS 2
+#define TILE_LANE_ROW(i) ((i) % 4 / 2)
 #elif TILE_KIND == TILE_WMMA
 #define TILE_LANES 32
 #define TILE_A_WORDS 8
@@ -48,6 +56,9 @@
 #define TILE_B_K(lane, e) (e)
 #define TILE_C_ROW(lane, i) ((i) * 2 + (lane) / 16)
 #define TILE_C_COLUMN(lane, i) ((lane) % 16)
+#define TILE_ROW_LANES 16
+#define TILE_LANE_ROWS 8
+#define TILE_LANE_ROW(i) (i)
 #elif TILE_KIND == TILE_WMMA12
 #define TILE_LANES 32
 #define TILE_A_WORDS 4
@@ -59,6 +70,9 @@
 #define TILE_B_K(lane, e) ((lane) / 16 * 8 + (e))
 #define TILE_C_ROW(lane, i) ((lane) / 16 * 8 + (i))
 #define TILE_C_COLUMN(lane, i) ((lane) % 16)
+#define TILE_ROW_LANES 16
+#define TILE_LANE_ROWS 8
+#define TILE_LANE_ROW(i) (i)
 #elif TILE_KIND == TILE_MFMA
 #define TILE_LANES 64
 #define TILE_A_WORDS 2
@@ -70,6 +84,9 @@
 #define TILE_B_K(lane, e) ((lane) / 16 * 4 + (e))
 #define TILE_C_ROW(lane, i) ((lane) / 16 * 4 + (i))
 #define TILE_C_COLUMN(lane, i) ((lane) % 16)
+#define TILE_ROW_LANES 16
+#define TILE_LANE_ROWS 4
+#define TILE_LANE_ROW(i) (i)
 #elif TILE_KIND == TILE_DPAS16
 #define TILE_LANES 16
 #define TILE_A_WORDS 8
@@ -81,6 +98,9 @@
 #define TILE_B_K(lane, e) (e)
 #define TILE_C_ROW(lane, i) (i)
 #define TILE_C_COLUMN(lane, i) (lane)
+#define TILE_ROW_LANES 16
+#define TILE_LANE_ROWS 16
+#define TILE_LANE_ROW(i) (i)
 #elif TILE_KIND == TILE_DPAS8
 #define TILE_LANES 8
 #define TILE_A_WORDS 16
@@ -92,7 +112,14 @@
 #define TILE_B_K(lane, e) ((e) % 16)
 #define TILE_C_ROW(lane, i) ((i) % 8 + (i) / 16 * 8)
 #define TILE_C_COLUMN(lane, i) ((lane) + (i) / 8 % 2 * 8)
+#define TILE_ROW_LANES 8
+#define TILE_LANE_ROWS 16
+#define TILE_LANE_ROW(i) ((i) % 8 + (i) / 16 * 8)
 #endif
+
+// Two floats as 16-bit floats, the first in the lower half; for numbers that are not NaN.
+#define ROUNDED_BITS(x) (as_uint(x) + 0x7fffu + (as_uint(x) >> 16 & 1u))
+#define PACK_BFLOAT16(low, high) (ROUNDED_BITS(low) >> 16 | (ROUNDED_BITS(high) & 0xffff0000u))
 
 // Rows and columns of a tile, and values of k.
 #define TILE 16

@@ -41,6 +41,27 @@ INLINE void tile_multiply(TileC *c, const TileA *a, const TileB *b, int row_tile
   }
 }
 
+INLINE float tile_shuffle(float value, uint mask, uint lane, uint sub_group) {
+  float other;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(other) : "f"(value), "r"(mask));
+  return other;
+}
+INLINE float tile_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#if INPUT_DTYPE == DT_BF16
+#define PACK_TYPES "bf16x2.f32"
+#else
+#define PACK_TYPES "f16x2.f32"
+#endif
+INLINE uint tile_pack(float low, float high) {
+  uint bits;
+  asm("cvt.rn." PACK_TYPES " %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+
 #define TILE_COPIES 1
 typedef int Copies;
 #define START_COPIES(copies) Copies copies = 0;

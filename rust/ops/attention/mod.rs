@@ -5,12 +5,14 @@
 
 pub mod backward;
 pub mod query;
+pub mod tile;
+mod tile_check;
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Value};
-use crate::kernels::structs::scores::{Attention, RowStrides};
+use crate::kernels::structs::attention_arguments::{Attention, RowStrides};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 use crate::ops::core::forms::Form;
 use crate::ops::core::geometry::{native_lanes, Geometry};
@@ -331,6 +333,9 @@ pub fn attention(
     let target = Target::of(out.address)?;
     if query::takes(&target, inputs, mode) {
         return query::forward(&target, inputs, mode, out, logsumexp);
+    }
+    if let Some(form) = tile::plan(&target, inputs, mode)? {
+        return tile::forward(&target, &form, inputs, mode, out, logsumexp);
     }
     let launch = AttentionLaunch::new(Pass::Forward, inputs, mode, target)?;
     let (target, query) = (&launch.target, &inputs.query);

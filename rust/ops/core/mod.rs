@@ -1,5 +1,6 @@
 //! Shared by the launchers of all families.
 
+pub mod checked;
 pub mod forms;
 pub mod geometry;
 pub mod multi_tensor;

@@ -12,7 +12,7 @@ pub mod operands;
 pub mod plan;
 mod tile_check;
 pub mod tile_form;
-mod tile_kind;
+pub mod tile_kind;
 
 use self::epilogue::{Activation, Epilogue};
 use self::gemm::{finish, launch, multiply, occupancy_target, program};

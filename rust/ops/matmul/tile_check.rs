@@ -1,12 +1,7 @@
 //! Checks that matrix instructions compute right results, for each form of the kernel before its first use.
 //!
-//! Drivers are known that compile matrix instructions to wrong results, or crash their compiler. So a form is used only
-//! after it has multiplied matrices of small integers, whose sums are exact in any order, and every result was
-//! right. The outcome is remembered with the driver's version beside the compiled programs.
+//! It multiplies matrices of small integers, whose sums are exact in any order.
 
-use std::sync::{PoisonError, RwLock};
-
-use foldhash::HashMap;
 use half::{bf16, f16};
 use serde_json::json;
 
@@ -15,11 +10,12 @@ use super::im2col::{Im2col, KernelMap, Volume, SPATIAL};
 use super::matrix::{Axis, Matrix, MatrixOperand};
 use super::tile_form::{Form, CHUNK};
 use super::tile_kind::TileUnit;
-use crate::cl::{Arg, Buffer, Deferred, Grid, Memory, Queue, Read, Start, Untraced};
+use crate::cl::Memory;
 use crate::error::Result;
-use crate::kernels::entry::{self, Arguments};
+use crate::kernels::entry;
 use crate::kernels::structs::gemm_block::Extent;
-use crate::kernels::{is_recording, warn, Class, DType, DiskEntry, Family, Switch};
+use crate::kernels::{Class, DType, Family};
+use crate::ops::core::checked::{counts, start_of, Counts, Outcomes, Subject, Trial};
 use crate::ops::core::space::div_ceil;
 use crate::ops::Target;
 
@@ -30,8 +26,7 @@ mod ffi {
     }
 }
 
-/// The outcomes, by device and form.
-static OUTCOMES: RwLock<Option<HashMap<(i32, Form), bool>>> = RwLock::new(None);
+static OUTCOMES: Outcomes<Form> = Outcomes::empty();
 
 /// Elements after the last column of a row of results, and rows after the last, which nothing may write.
 const GAP: i64 = 5;
@@ -39,22 +34,16 @@ const UNTOUCHED: f32 = -12345.0;
 
 /// Returns true if a form may be used on a device. The first use on a driver checks it.
 pub(super) fn is_right(target: &Target, form: &Form) -> bool {
-    let key = (target.device.index, *form);
-    let known = OUTCOMES.read().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|all| all.get(&key).copied());
-    known.unwrap_or_else(|| {
-        let outcome = recall(target, form);
-        OUTCOMES.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(key, outcome);
-        outcome
-    })
+    let subject = Subject { family: Family::GemmTile, kernel: "matmul", kind: form.unit.kind.name() };
+    OUTCOMES.is_right(target, form, subject, || check(target, form))
 }
 
 /// Returns true if a form has computed wrong results on a device, or has not compiled.
 pub(super) fn has_failed(target: &Target) -> bool {
-    let all = OUTCOMES.read().unwrap_or_else(PoisonError::into_inner);
-    all.iter().flatten().any(|((index, _), outcome)| *index == target.device.index && !outcome)
+    OUTCOMES.has_failed(target.device.index)
 }
 
-/// Returns as JSON the kind of matrix instructions of a device, and how many forms of the kernel this process uses and
+/// Returns as JSON the kind of matrix instructions of a device, and how many forms of kernels this process uses and
 /// has refused after their check.
 ///
 /// # Errors
@@ -62,55 +51,14 @@ pub(super) fn has_failed(target: &Target) -> bool {
 fn matrix_instructions(device: i32) -> Result<String> {
     let target = Target::at(device)?;
     let unit = if target.is_cpu() { None } else { TileUnit::of(&target.device.info)? };
-    let all = OUTCOMES.read().unwrap_or_else(PoisonError::into_inner);
-    let outcomes = all.iter().flatten().filter(|((index, _), _)| *index == device);
-    let (right, wrong): (Vec<bool>, Vec<bool>) = outcomes.map(|(_, outcome)| *outcome).partition(|outcome| *outcome);
+    let Counts { used, refused } = counts(device);
     let report = json!({
         "kind": unit.map(|unit| unit.kind.name()),
         "emulated": unit.is_some_and(|unit| unit.emulated != 0),
-        "used": right.len(),
-        "refused": wrong.len(),
+        "used": used,
+        "refused": refused,
     });
     Ok(report.to_string())
-}
-
-/// The outcome that an earlier process has noted, or that of a check.
-fn recall(target: &Target, form: &Form) -> bool {
-    let source = Family::GemmTile.source(&Switch::default());
-    let note = DiskEntry::note(&target.device.info, &source, &format!("results of {form:?}"));
-    // A bundle also needs the program of the check.
-    match note.load().as_deref().filter(|_| !is_recording()) {
-        Some(b"right") => return true,
-        Some(b"wrong") => return false,
-        _ => {}
-    }
-    // A signal may not end this, nor does it belong to the user's profile.
-    let _deferred = Deferred::new();
-    let _untraced = Untraced::begin();
-    match check(target, form) {
-        Ok(outcome) => {
-            if !outcome {
-                tell(target, form, "computes wrong results");
-            }
-            note.store(if outcome { b"right" } else { b"wrong" });
-            outcome
-        }
-        // Not noted: memory may have been short.
-        Err(error) => {
-            let text = error.message();
-            tell(target, form, &format!("fails ({})", text.lines().next().unwrap_or_default()));
-            false
-        }
-    }
-}
-
-fn tell(target: &Target, form: &Form, what: &str) {
-    let (info, kind) = (&target.device.info, form.unit.kind.name());
-    warn(&format!(
-        "OpenCL: on {} (driver {}) the matmul kernel for matrix instructions ({kind}) {what}. It is not used: matmuls in \
-         float16 and bfloat16 take longer. A newer driver may help.",
-        info.name, info.driver_version
-    ));
 }
 
 /// An integer from -3 to 12, different along rows and columns. Sums of products are integers that float32
@@ -234,26 +182,15 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
     let out_pitch = columns + GAP;
     let mut out = vec![UNTOUCHED; ((rows + GAP) * out_pitch) as usize];
 
-    let context = &target.state.context;
-    let queue = Queue::new(context)?;
-    let device = |bytes: &[u8]| -> Result<Buffer> {
-        let buffer = Buffer::new(context, bytes.len(), false)?;
-        // SAFETY: the bytes are borrowed until the queue has finished.
-        let _event = unsafe { queue.write(buffer.handle(), 0, bytes.as_ptr(), bytes.len())? };
-        queue.finish()?;
-        Ok(buffer)
-    };
-    let a_memory = device(bytemuck::cast_slice(&a.memory))?;
-    let b_memory = device(bytemuck::cast_slice(&b.memory))?;
-    let out_memory = device(bytemuck::cast_slice(&out))?;
-    let at = |buffer: &Buffer| Memory { handle: buffer.handle(), offset: 0 };
+    let trial = Trial::new(target)?;
+    let (a_memory, b_memory, out_memory) = (trial.upload(&a.memory)?, trial.upload(&b.memory)?, trial.upload(&out)?);
     let out_layout =
         Matrix { rows: Axis::line(rows, out_pitch), columns: Axis::line(columns, 1), batch_stride: rows * out_pitch };
-    let out_operand = MatrixOperand { memory: at(&out_memory), dtype: DType::F32, layout: out_layout };
+    let out_operand = MatrixOperand { memory: start_of(&out_memory), dtype: DType::F32, layout: out_layout };
     let epilogue = Epilogue::plain(out_operand, None);
     let args = entry::GemmTile {
-        a: at(&a_memory),
-        b: at(&b_memory),
+        a: start_of(&a_memory),
+        b: start_of(&b_memory),
         a_layout: a.layout,
         b_layout: b.layout.transposed(),
         im2col: im2col.layout(),
@@ -261,14 +198,9 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
         epilogue: epilogue.arguments(Class::Float),
     };
     let kernel = form.program(target, &epilogue)?.kernel(entry::GEMM_TILE.name)?;
-    let items = block.items(form.unit) as usize;
     let blocks = (div_ceil(rows, block.rows) * div_ceil(columns, block.columns)) as usize;
-    let grid = Grid { first: None, global: &[blocks * items], local: Some(&[items]) };
-    args.bind(|args: &[Arg<'_>]| queue.launch(&kernel, args, &grid, Start::Now))?;
-    queue.finish()?;
-    let (pointer, size) = (out.as_mut_ptr().cast(), size_of_val(out.as_slice()));
-    // SAFETY: `out` is exclusively borrowed during the call.
-    unsafe { queue.read_now(&[Read { source: out_memory.handle(), offset: 0, target: pointer, size }])? };
+    trial.run(&kernel, &args, blocks, block.items(form.unit) as usize)?;
+    trial.download(&out_memory, &mut out)?;
 
     let sum = |a: &[i64], b: &[i64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<i64>() as f32;
     let is_row = |(found, row): (&[f32], &Vec<i64>)| {

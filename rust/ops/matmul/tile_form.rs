@@ -152,9 +152,7 @@ impl Form {
             .define("SPEC_DTYPE1", i64::from(out.code()))
             .define("SPEC_DTYPE2", i64::from(bias.code()))
             .define("ACTIVATION", i64::from(activation.repr));
-        // Only AMD's own driver has these kinds, and it compiles clang's builtins.
-        let needs_clang = self.unit.emulated == 0 && self.unit.kind.needs_clang();
-        let spec = if needs_clang { spec.define("HAS_CLANG_BUILTINS", 1) } else { spec };
+        let spec = self.unit.with_builtins(spec);
         self.constants().iter().fold(spec, |spec, (name, value)| spec.define(name, *value))
     }
 

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
+use crate::kernels::Spec;
 
 const VARIABLE: &str = "TORCH_OPENCL_MATRIX";
 
@@ -54,8 +55,7 @@ impl TileKind {
         matches!(self, Self::Mma)
     }
 
-    /// Returns true if the program calls clang's builtins.
-    pub const fn needs_clang(self) -> bool {
+    const fn needs_clang(self) -> bool {
         matches!(self, Self::Wmma | Self::Wmma12 | Self::Mfma)
     }
 
@@ -142,6 +142,15 @@ impl TileUnit {
             Choice::Auto => TileKind::of(info).map(|kind| Self { kind, emulated: 0 }),
             Choice::Emulated(unit) => Some(unit),
         })
+    }
+
+    /// Lets a program call clang's builtins if its kind needs them: only AMD's own driver has such a kind.
+    pub fn with_builtins(self, spec: Spec) -> Spec {
+        if self.emulated == 0 && self.kind.needs_clang() {
+            spec.define("HAS_CLANG_BUILTINS", 1)
+        } else {
+            spec
+        }
     }
 }
 

@@ -33,11 +33,14 @@ struct Format {
     scales: Scales,
 }
 
+/// `TILES4` of `formats.cl`.
+const TILES4: i64 = 103;
+
 const fn ggml(name: &'static str, code: i64, columns: i64, bytes: i64) -> Format {
     Format { name, code, columns, bytes, scales: Scales::InBlocks }
 }
 
-const FORMATS: [Format; 14] = [
+const FORMATS: [Format; 15] = [
     ggml("q4_0", 2, 32, 18),
     ggml("q4_1", 3, 32, 20),
     ggml("q5_0", 6, 32, 22),
@@ -52,6 +55,7 @@ const FORMATS: [Format; 14] = [
     Format { name: "table4", code: 100, columns: 32, bytes: 16, scales: Scales::OfTable },
     Format { name: "affine4", code: 101, columns: 32, bytes: 16, scales: Scales::OfGroups },
     Format { name: "affine8", code: 102, columns: 32, bytes: 32, scales: Scales::OfGroups },
+    Format { name: "tiles4", code: TILES4, columns: 32, bytes: 16, scales: Scales::OfGroups },
 ];
 
 /// The constants of a weight's program, and the positions of its scales.
@@ -61,6 +65,8 @@ pub(super) struct Checked {
     pub format: i64,
     pub zeros: i64,
     pub is_nested: bool,
+    /// Chunks that alternate in tiles of 8 rows, or 0.
+    pub pairs: i64,
     pub log2_group: i32,
     /// Elements between the scales of rows, and of the groups of a row.
     pub scale_row: i64,
@@ -87,11 +93,12 @@ pub(super) fn check(weight: &QuantizedWeight<'_>) -> Result<Checked> {
         let expected = expected.map_or("too many".to_owned(), |expected| expected.to_string());
         format!("a weight of {rows} x {k} in format '{name}' has {expected} bytes, got {bytes}")
     })?;
-    let largest_bias = if name == "affine4" { 15 } else { 0 };
+    let largest_bias = if matches!(name, "affine4" | "tiles4") { 15 } else { 0 };
     ensure((0..=largest_bias).contains(&weight.bias), || {
         format!("the bias of format '{name}' is 0 to {largest_bias}, got {}", weight.bias)
     })?;
-    let checked = Checked { format: format.code, ..Checked::default() };
+    let pairs = if format.code == TILES4 { pairs(weight)? } else { 0 };
+    let checked = Checked { format: format.code, pairs, ..Checked::default() };
     let has_zeros = is_present(&weight.zeros);
     if format.scales != Scales::OfGroups {
         ensure(weight.zeros_kind == "absent", || format!("format '{name}' has no zeros_kind"))?;
@@ -122,6 +129,21 @@ fn log2_group(weight: &QuantizedWeight<'_>) -> Result<i32> {
         format!("expected a group size of 32, 64, 128 or another power of two, or {k} (a row), got {size}")
     })?;
     Ok(if is_power { size.ilog2() as i32 } else { k.ilog2() as i32 + 1 })
+}
+
+/// Codes are int32 of shape [rows / 8, k / (32 * pairs), 32, pairs].
+fn pairs(weight: &QuantizedWeight<'_>) -> Result<i64> {
+    let (codes, rows, k) = (&weight.codes, weight.rows, weight.k);
+    if let [tiles, outer, 32, pairs @ (1 | 2 | 4)] = *codes.sizes {
+        if tiles * 8 == rows && outer * pairs * 32 == k && codes.dtype == DType::I32 {
+            return Ok(pairs);
+        }
+    }
+    Err(invalid(format!(
+        "expected int32 codes of shape [{rows} / 8, {k} / (32 * pairs), 32, pairs] in format 'tiles4', got {} {:?}",
+        codes.dtype.name(),
+        codes.sizes
+    )))
 }
 
 fn of_table(weight: &QuantizedWeight<'_>, checked: Checked) -> Result<Checked> {

@@ -20,6 +20,7 @@
 #define TABLE4 100  // positions in a table of 16 values, two to a byte, the upper half first
 #define AFFINE4 101  // unsigned integers, two to a byte, the lower half first
 #define AFFINE8 102  // signed integers
+#define TILES4 103  // unsigned integers in tiles of 8 rows, as _convert_weight_to_int4pack orders them
 
 // There are no `zeros`; or they are subtracted from the codes; or they are added to the products of codes and scales.
 #define ZEROS_ABSENT 0
@@ -189,13 +190,29 @@ INLINE T q3_scale(__global const uchar *packed, int i) {
 }
 #endif
 
+#if FORMAT == TILES4
+// The 4 words that hold a chunk of a row. PAIRS chunks alternate. Word t has the columns 2t, 2t + 8, 2t + 16, 2t + 24 in
+// its lower half, from the lowest bits on, and their right neighbours in its upper half.
+INLINE uchar16 tile_bytes(__global const uchar *weight, const QuantizedLayout *layout, long row, long at) {
+  const long first = (row >> 3) * layout->row_bytes * 2 + ((at / PAIRS * 32 + (row & 7) * 4) * PAIRS + at % PAIRS);
+  __global const uint *words = (__global const uint *)weight + first;
+  return as_uchar16((uint4)(words[0], words[PAIRS], words[2 * PAIRS], words[3 * PAIRS]));
+}
+#endif
+
 // Codes and scales of chunk `at` of a row.
 INLINE void load_chunk(Chunk *chunk, __global const uchar *weight, __global const uchar *scales,
                        __global const uchar *zeros, __global const uchar *table, const QuantizedLayout *layout,
                        long row, long at, Table values) {
   __global const uchar *codes = weight + row * layout->row_bytes;
 #if FORMAT >= TABLE4
-#if FORMAT == AFFINE8
+#if FORMAT == TILES4
+  const uchar16 bytes = tile_bytes(weight, layout, row, at);
+  const uchar16 lower = LOWER(bytes), upper = UPPER(bytes);
+  const char16 bias = (char16)(char)layout->bias;
+  chunk->first = TO_VALUES(as_char16((uchar16)(lower.even, upper.even)) - bias);
+  chunk->second = TO_VALUES(as_char16((uchar16)(lower.odd, upper.odd)) - bias);
+#elif FORMAT == AFFINE8
   codes += at * CHUNK;
   chunk->first = TO_VALUES(as_char16(bytes_at(codes)));
   chunk->second = TO_VALUES(as_char16(bytes_at(codes + 16)));

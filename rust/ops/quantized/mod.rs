@@ -85,6 +85,7 @@ impl<'a> Packed<'a> {
             .define("BYTES_ALIGNED", aligned)
             .define("VEC", 16)
             .define("LSIZE", group as i64);
+        let spec = if format.pairs > 0 { spec.define("PAIRS", format.pairs) } else { spec };
         if format.is_nested {
             spec.define("NESTED", 1)
         } else {

@@ -4,7 +4,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 _aten, _prims = torch.ops.aten, torch.ops.prims
-# From this many rows on, the matmul with a converted copy is faster; rust/ops/packed_weight has kernels for fewer.
+# From this many rows on, the matmul with a converted copy is faster; rust/ops/quantized has a kernel for fewer.
 MANY_ROWS = 16
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
