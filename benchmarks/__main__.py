@@ -7,13 +7,14 @@ from pathlib import Path
 
 EPILOG = """\
 A WORD is a group (pointwise, gemm, conv ...), a row's name, or a pattern for names such as "add *" or "*bf16*".
-Seven words are commands:
+Eight words are commands:
   growth             time by size; reports adjacent sizes whose times differ more than twofold
   gpu                rows for GPUs, compared with the vendor's device (--against cuda)
   compiled NAME ...  torch.compile compared with eager mode and with Inductor's C++; all rows by default
   first-use          new processes, with and without compiled kernels
   constants NAME ... rows with other values of constants that were chosen by measurement; all by default
   quantized          layers with weights of 2 to 8 bits, compared with bfloat16
+  decode             whole decoders, one token at a time, compared with PyTorch's CPU backend
   summary FILE ...   the summary and the plot of earlier results
 """
 
@@ -51,6 +52,7 @@ def _commands() -> dict:
         "first-use": _first_use,
         "gpu": _gpu,
         "quantized": _quantized,
+        "decode": _decode,
         "compiled": _compiled,
         "constants": _constants,
         "summary": _summary,
@@ -89,6 +91,12 @@ def _quantized(options: argparse.Namespace) -> int:
     from benchmarks.quantized import run  # noqa: PLC0415
 
     return run(options.device)
+
+
+def _decode(options: argparse.Namespace) -> int:
+    from benchmarks.decode import run  # noqa: PLC0415
+
+    return run(options.device, options.quick)
 
 
 def _gpu(options: argparse.Namespace) -> int:

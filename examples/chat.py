@@ -1,6 +1,7 @@
 """Chat with a language model of transformers, with quantised weights, on the device.
 
-The model is a GGUF file, or a folder that `from_pretrained` loads and whose linear layers are rounded to 4 bits here.
+The model is a GGUF file, or a folder that `from_pretrained` loads: a GPTQ or AWQ checkpoint, or one whose linear layers
+are rounded to 4 bits here.
 Without one, a small model with random weights answers with random letters, which shows that everything runs.
 Needs transformers and accelerate, and gguf for GGUF files.
 
@@ -63,7 +64,11 @@ def load(path: str | None, device: str) -> tuple[Any, Any]:
         folder, name = os.path.split(os.path.abspath(path))
         return gguf.load(path, device=device), transformers.AutoTokenizer.from_pretrained(folder, gguf_file=name)
     else:
-        model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16)
+        torch_opencl.integrations.enable("transformers")
+        config = transformers.AutoConfig.from_pretrained(path)
+        # A model that is rounded here may not fit the device before.
+        loaded_to = device if hasattr(config, "quantization_config") else "cpu"
+        model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16, device_map=loaded_to)
         tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     quantize_linear_layers(model)
     return model.to(device).eval(), tokenizer
@@ -102,8 +107,11 @@ def main() -> None:
     parser.add_argument("model", nargs="?", help="a GGUF file, or a folder for from_pretrained")
     parser.add_argument("--prompt", help="answer this, and exit")
     parser.add_argument("--tokens", type=int, default=200, help="the most tokens of an answer")
-    parser.add_argument("--device", default="opencl")
+    parser.add_argument("--device", default="opencl:0")
     options = parser.parse_args()
+    if torch.device(options.device).type != "opencl":
+        parser.error(f"--device is an opencl device, not {options.device}")
+    torch_opencl.set_device(options.device)
 
     model, tokenizer = load(options.model, options.device)
     held = [*model.parameters(), *model.buffers()]
