@@ -50,7 +50,7 @@ texts! {
     pool_channels_last fractional_max_pool
     fault loss ctc margin segment_reduce sparse_mm assertion optimizer rnn resample resample_rows grid_sampler embedding_bag
     multi_tensor foreach_norm foreach block attention_arguments scores attention attention_query attention_backward
-    attention_tile_sizes attention_tile butterfly fft
+    attention_tile_sizes attention_tile_blocks attention_tile attention_tile_backward butterfly fft
     formats quantized linalg_panel linalg householder sparse pointwise generated generated_lanes user
 }
 
@@ -170,7 +170,11 @@ families! {
     /// Attention by matrix instructions.
     AttentionTile attention_tile:
         prelude tier attention_arguments tile_layout tile_block attention_tile_sizes tile_emulated tile_nvidia tile_amd
-        tile_intel attention_tile;
+        tile_intel attention_tile_blocks attention_tile;
+    /// Gradients of attention by matrix instructions.
+    AttentionTileBackward attention_tile_backward:
+        prelude tier attention_arguments tile_layout tile_block attention_tile_sizes tile_emulated tile_nvidia tile_amd
+        tile_intel attention_tile_blocks attention_tile_backward;
 }
 
 /// Source that the op table adds to a program.

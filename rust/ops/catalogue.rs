@@ -57,6 +57,7 @@ pub fn catalogue(device: i32) -> Result<Vec<Listing>> {
     catalogue.all(Family::Winograd, convolution::winograd::forms(&target));
     catalogue.all(Family::AttentionQuery, attention::query::forms(&target));
     catalogue.all(Family::AttentionTile, attention::tile::forms(&target).unwrap_or_default());
+    catalogue.all(Family::AttentionTileBackward, attention::tile_backward::forms(&target).unwrap_or_default());
     for (family, form) in attention::forms(&target).into_iter().chain(matmul::forms(&target)) {
         catalogue.add(family, form, Switch::default());
     }

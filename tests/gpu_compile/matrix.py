@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from gpu_compile.programs import Launch, Program
 
-FAMILIES = ("gemm_tile", "attention_tile")
+FAMILIES = ("gemm_tile", "attention_tile", "attention_tile_backward")
 # The lanes of each kind of `tile_kind.rs`, and the targets that have it.
 KINDS = {
     "mma": (32, ("sm_80", "sm_90")),

@@ -1,6 +1,8 @@
 //! The gradients of scaled dot-product attention.
 
-use super::{arguments, encode, AttentionGradients, AttentionInputs, AttentionLaunch, AttentionMode, Pass};
+use super::{
+    arguments, encode, tile_backward, AttentionGradients, AttentionInputs, AttentionLaunch, AttentionMode, Pass,
+};
 use crate::error::Result;
 use crate::kernels::entry;
 use crate::ops::core::geometry::Geometry;
@@ -84,9 +86,26 @@ pub fn attention_backward(
     }
     let launch = AttentionLaunch::new(Pass::Backward, inputs, mode, Target::of(out.address)?)?;
     let (target, query, dtype) = (&launch.target, &inputs.query, inputs.query.dtype);
+    let [batch, heads, length, head_dim] = [0, 1, 2, 3].map(|dim| query.size(dim));
+    let count = batch * heads * length;
+    let items = Geometry::of(target, launch.class).items_for(count);
+    let row_terms = target.workspace(3 * count as usize * launch.class.size())?;
+    let row_terms = target.memory(row_terms.address)?;
+    let args = entry::AttentionDelta {
+        attention: arguments(target, inputs, mode, encode(inputs, mode, out, Some((gradients, grad_out))))?,
+        grad_out: target.tensor(grad_out)?,
+        out: target.tensor(out)?,
+        logsumexp: target.tensor(logsumexp)?,
+        row_terms,
+        count,
+    };
+    target.launch(&launch.program, entry::ATTENTION_DELTA, &args, &items, None)?;
+    if let Some(forms) = tile_backward::plan(target, inputs, mode, grad_out, gradients)? {
+        return tile_backward::backward(target, &forms, inputs, mode, [out, grad_out], row_terms, gradients);
+    }
+
     let sums = QuerySums::new(&launch, inputs, mode, &gradients.query)?;
     // Sums that are not the gradient itself are dense.
-    let [batch, heads, length, head_dim] = [0, 1, 2, 3].map(|dim| query.size(dim));
     let dense = [heads * length * head_dim, length * head_dim, head_dim, 1];
     let sums_in = match &sums.memory {
         Some(memory) => {
@@ -95,21 +114,6 @@ pub fn attention_backward(
         None => gradients.query,
     };
     let attention = encode(inputs, mode, out, Some((&AttentionGradients { query: sums_in, ..*gradients }, grad_out)));
-
-    let count = batch * heads * length;
-    let row_terms = target.workspace(3 * count as usize * launch.class.size())?;
-    let row_terms = target.memory(row_terms.address)?;
-    let args = entry::AttentionDelta {
-        attention: arguments(target, inputs, mode, attention)?,
-        grad_out: target.tensor(grad_out)?,
-        out: target.tensor(out)?,
-        logsumexp: target.tensor(logsumexp)?,
-        row_terms,
-        count,
-    };
-    let items = Geometry::of(target, launch.class).items_for(count);
-    target.launch(&launch.program, entry::ATTENTION_DELTA, &args, &items, None)?;
-
     let args = entry::AttentionBackward {
         attention: arguments(target, inputs, mode, attention)?,
         grad_out: target.tensor(grad_out)?,

@@ -6,6 +6,7 @@
 pub mod backward;
 pub mod query;
 pub mod tile;
+pub mod tile_backward;
 mod tile_check;
 
 use std::sync::Arc;

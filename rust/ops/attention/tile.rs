@@ -12,12 +12,14 @@ use crate::ops::matmul::tile_kind::{TileKind, TileUnit};
 use crate::ops::{Target, Tensor};
 
 /// Queries of a sub-group.
-const TILE: i64 = 16;
+pub(super) const TILE: i64 = 16;
 /// Elements of a row in local memory. Shorter rows are filled up; longer ones would take too many registers.
-const WIDTHS: [i64; 4] = [16, 32, 64, 128];
-/// Keys of a block, if items have registers for so many. `make gpu-compile CASES=attention_tile` shows which programs
-/// spill; no GPU has measured the sizes.
-const MOST_KEYS: i64 = 64;
+pub(super) const WIDTHS: [i64; 4] = [16, 32, 64, 128];
+/// Keys of a block: as many as items have registers for (`make gpu-compile CASES=attention_tile`). No GPU has measured it.
+const KEYS: i64 = 64;
+const KEYS_OF_LONG_ROWS: i64 = 32;
+/// At least as many queries or keys as a block of scores has.
+const MOST_ROWS: i64 = 128;
 /// Width from which on the sums of a lane take many registers.
 const LONG_ROW: i64 = 128;
 /// Rows are read in chunks of as many bytes.
@@ -47,28 +49,18 @@ impl Form {
 
     /// Keys of a block.
     const fn keys(&self) -> i64 {
-        let has_long_rows = self.width >= LONG_ROW;
-        // The addresses of a bias take registers too.
-        let has_bias = self.bias.is_some() && self.has_few_registers();
-        MOST_KEYS >> (has_long_rows as i64 + has_bias as i64)
-    }
-
-    /// Returns true for the kinds that spill with blocks that suit the others: AMD's with 256 registers an item.
-    const fn has_few_registers(&self) -> bool {
-        matches!(self.unit.kind, TileKind::Wmma | TileKind::Wmma12)
-    }
-
-    /// Returns true if the tiles of queries do not stay in registers.
-    const fn reloads_queries(&self) -> bool {
-        self.width >= LONG_ROW && self.has_few_registers()
+        if self.width >= LONG_ROW {
+            KEYS_OF_LONG_ROWS
+        } else {
+            KEYS
+        }
     }
 
     /// Bytes of local memory: queries, keys and values, and weights; an emulation needs more.
     fn local_bytes(&self) -> i64 {
         let keys = self.keys();
         let queries = self.queries();
-        let rows = if self.reloads_queries() { queries + 2 * keys } else { queries.max(2 * keys) };
-        let blocks = rows * self.width;
+        let blocks = (queries + 2 * keys) * self.width;
         let weights = if self.unit.kind == TileKind::Mma { 0 } else { queries * keys };
         let exchanged = (TILE + keys.max(self.width)) * TILE * self.sub_groups;
         2 * (blocks + weights + if self.unit.emulated == 0 { 0 } else { exchanged })
@@ -84,9 +76,8 @@ impl Form {
             .define("TILE_KIND", self.unit.kind as i64)
             .define("TILE_EMULATED", self.unit.emulated)
             .define("SUB_GROUPS", self.sub_groups)
-            .define("KEYS", self.keys())
+            .define("STEP_ROWS", self.keys())
             .define("WIDTH", self.width)
-            .define("RELOADS_QUERIES", i64::from(self.reloads_queries()))
             .define("SPEC_DTYPE0", i64::from(self.dtype.code()))
             .define("BIASED", i64::from(self.bias.is_some()));
         let spec = self.bias.iter().fold(spec, |spec, bias| spec.define("SPEC_DTYPE1", i64::from(bias.code())));
@@ -132,45 +123,45 @@ pub(in crate::ops) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
     Ok(found)
 }
 
-/// The form for a call; `None` if it has dropout, is not of 16-bit floats or not in whole chunks, or is too small or too
-/// wide, or if the device has no matrix instructions or the form has failed its check.
-///
-/// # Errors
-/// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.
-pub(super) fn plan(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMode) -> Result<Option<Form>> {
+/// Returns true for calls without dropout, of 16-bit floats in whole chunks, and of enough queries, on GPUs.
+pub(super) fn allows(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMode) -> bool {
     let AttentionInputs { query, key, value, bias } = inputs;
-    let (dtype, queries) = (query.dtype, query.size(2));
-    let takes = !target.is_cpu()
-        && matches!(dtype, DType::F16 | DType::BF16)
+    let queries = query.size(2);
+    // Offsets within a block of scores have 32 bits.
+    let bias_bytes = || MOST_ROWS * (bias.stride(2) + bias.stride(3)) * bias.dtype.size() as i64;
+    !target.is_cpu()
+        && matches!(query.dtype, DType::F16 | DType::BF16)
         && mode.keep_prob() >= 1.0
         // The largest score has to have the largest weight, and a hidden key none.
         && mode.scale > 0.0
         && mode.scale.is_finite()
         && queries >= TILE
-        && (!bias.is_present() || matches!(bias.dtype, DType::F32 | DType::F16 | DType::BF16))
         && queries.max(key.size(2)) <= i64::from(i32::MAX)
-        && [query, key, value].into_iter().all(is_in_chunks);
-    if !takes {
+        && [query, key, value].into_iter().all(is_in_chunks)
+        && (!bias.is_present()
+            || matches!(bias.dtype, DType::F32 | DType::F16 | DType::BF16) && bias_bytes() <= i64::from(i32::MAX))
+}
+
+/// The form for a call; `None` if [`allows`] refuses it, if its rows are too wide, or if the device has no matrix
+/// instructions or the form has failed its check.
+///
+/// # Errors
+/// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.
+pub(super) fn plan(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMode) -> Result<Option<Form>> {
+    if !allows(target, inputs, mode) {
         return Ok(None);
     }
+    let AttentionInputs { query, value, bias, .. } = inputs;
     let Some(unit) = TileUnit::of(&target.device.info)? else { return Ok(None) };
     let widest = query.size(3).max(value.size(3));
     let Some(width) = WIDTHS.into_iter().find(|width| *width >= widest) else { return Ok(None) };
-    let bias_dtype = bias.is_present().then_some(bias.dtype);
-    let form = Form { unit, dtype, bias: bias_dtype, width, sub_groups: sub_groups(unit, queries) };
-    let bias_bytes = |bias: DType| {
-        let last = form.queries() * inputs.bias.stride(2) + key.size(2) * inputs.bias.stride(3);
-        last * bias.size() as i64
-    };
-    // Offsets within a block of queries have 32 bits.
-    if bias_dtype.is_some_and(|bias| bias_bytes(bias) > i64::from(i32::MAX)) {
-        return Ok(None);
-    }
+    let bias = bias.is_present().then_some(bias.dtype);
+    let form = Form { unit, dtype: query.dtype, bias, width, sub_groups: sub_groups(unit, query.size(2)) };
     Ok((form.fits(target) && is_right(target, &form)).then_some(form))
 }
 
 /// Returns true if rows consist of whole chunks at multiples of their size.
-fn is_in_chunks(tensor: &Tensor<'_>) -> bool {
+pub(super) fn is_in_chunks(tensor: &Tensor<'_>) -> bool {
     let is_step = |dim: usize| tensor.size(dim) == 1 || tensor.stride(dim) % CHUNK == 0;
     tensor.address.is_multiple_of(CHUNK_BYTES as usize)
         && tensor.size(3) % CHUNK == 0

@@ -1,10 +1,12 @@
-//! Checks that the programs of `attention_tile.cl` compute right results, for each form before its first use.
+//! Checks that the programs of `attention_tile.cl` and `attention_tile_backward.cl` compute right results, for each form
+//! before its first use.
 //!
 //! The inputs are multiples of 1/4, which 16-bit floats represent, and the results are compared with those of float64.
 
 use half::{bf16, f16};
 
 use super::tile::Form;
+use super::tile_backward::{BackwardForm, OWN_ROWS};
 use crate::cl::Memory;
 use crate::error::Result;
 use crate::kernels::entry::{self, Value};
@@ -15,6 +17,7 @@ use crate::ops::core::space::div_ceil;
 use crate::ops::Target;
 
 static OUTCOMES: Outcomes<Form> = Outcomes::empty();
+static BACKWARD_OUTCOMES: Outcomes<BackwardForm> = Outcomes::empty();
 
 const HEADS: i64 = 2;
 /// More than two blocks, and a part of one.
@@ -32,6 +35,13 @@ const LOG_TOLERANCE: f64 = 1e-3;
 pub(super) fn is_right(target: &Target, form: &Form) -> bool {
     let subject = Subject { family: Family::AttentionTile, kernel: "attention", kind: form.unit.kind.name() };
     OUTCOMES.is_right(target, form, subject, || check(target, form))
+}
+
+/// Returns true if a form of the backward pass may be used on a device. The first use on a driver checks it.
+pub(super) fn backward_is_right(target: &Target, form: &BackwardForm) -> bool {
+    let kind = form.unit.kind.name();
+    let subject = Subject { family: Family::AttentionTileBackward, kernel: "attention's backward", kind };
+    BACKWARD_OUTCOMES.is_right(target, form, subject, || check_backward(target, form))
 }
 
 /// Quarters from -`most` to `most`, different along rows and columns.
@@ -156,4 +166,137 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
             && gap.iter().all(|bits| *bits == UNTOUCHED)
     };
     Ok((0..).zip(out.chunks_exact(pitch as usize).zip(&logs)).all(is_row))
+}
+
+/// The gradients of a head's queries, and what the head adds to those of keys and values, for dense tensors.
+struct Gradients {
+    query: Vec<Vec<f64>>,
+    key: Vec<Vec<f64>>,
+    value: Vec<Vec<f64>>,
+    /// The terms of each query: its logsumexp, no correction, and delta.
+    terms: Vec<f32>,
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn add(to: &mut [f64], factor: f64, row: &[f64]) {
+    to.iter_mut().zip(row).for_each(|(to, x)| *to += factor * x);
+}
+
+/// The gradients of a head with a causal mask. `first` is its first row in `query` and `grad_out`.
+fn gradients(inputs: [&Rows; 4], bias: Option<&Rows>, first: i64, rows: i64, scale: f64) -> Gradients {
+    let [query, key, value, grad_out] = inputs;
+    let zeros = |like: &Rows| vec![vec![0.0; like.row(0).len()]; rows as usize];
+    let mut all = Gradients { query: zeros(query), key: zeros(key), value: zeros(value), terms: Vec::new() };
+    for q in 0..rows {
+        let (own, grad) = (query.row(first + q), grad_out.row(first + q));
+        let (out, log) = expected(own, key, value, bias.map(|bias| bias.row(q)), q + 1, scale);
+        let delta = dot(grad, &out);
+        all.terms.extend([log as f32, 0.0, delta as f32]);
+        for k in 0..=q {
+            let added = bias.and_then(|bias| bias.row(q).get(k as usize)).copied().unwrap_or_default();
+            let weight = (dot(own, key.row(k)) * scale + added - log).exp();
+            let grad_score = weight * (dot(grad, value.row(k)) - delta) * scale;
+            if let (Some(to_query), Some(to_key), Some(to_value)) =
+                (all.query.get_mut(q as usize), all.key.get_mut(k as usize), all.value.get_mut(k as usize))
+            {
+                add(to_query, grad_score, key.row(k));
+                add(to_key, grad_score, own);
+                add(to_value, weight, grad);
+            }
+        }
+    }
+    all
+}
+
+/// Computes the gradients of two heads that share their keys, with a causal mask, and compares them.
+fn check_backward(target: &Target, form: &BackwardForm) -> Result<bool> {
+    let BackwardForm { dtype, bias: bias_dtype, width, owns_keys, .. } = *form;
+    let (rows, head_dim, value_head_dim) = (OWN_ROWS + 21, width - 8, width);
+    let query = Rows::new(dtype, HEADS * rows, head_dim, 0, 1);
+    let key = Rows::new(dtype, rows, head_dim, 5000, 1);
+    let value = Rows::new(dtype, rows, value_head_dim, 9000, 1);
+    let grad_out = Rows::new(dtype, HEADS * rows, value_head_dim, 17_000, 1);
+    let bias = bias_dtype.map(|dtype| Rows::new(dtype, rows, rows, 13_000, 1));
+    let scale = 2.0 / (head_dim as f64).sqrt();
+    let heads: Vec<Gradients> = (0..HEADS)
+        .map(|head| gradients([&query, &key, &value, &grad_out], bias.as_ref(), head * rows, rows, scale))
+        .collect();
+    let terms: Vec<f32> = heads.iter().flat_map(|head| head.terms.iter().copied()).collect();
+    let sum = |part: fn(&Gradients) -> &Vec<Vec<f64>>| -> Vec<Vec<f64>> {
+        let mut total: Vec<Vec<f64>> = heads.first().map(|head| part(head).clone()).unwrap_or_default();
+        for head in heads.iter().skip(1) {
+            total.iter_mut().zip(part(head)).for_each(|(to, row)| add(to, 1.0, row));
+        }
+        total
+    };
+    let (owned, values) = if owns_keys {
+        (sum(|head| &head.key), sum(|head| &head.value))
+    } else {
+        (heads.iter().flat_map(|head| head.query.iter().cloned()).collect(), Vec::new())
+    };
+
+    let trial = Trial::new(target)?;
+    let upload = |rows: &Rows| trial.upload(&rows.bytes);
+    let (query_memory, key_memory, value_memory) = (upload(&query)?, upload(&key)?, upload(&value)?);
+    let (grad_memory, terms_memory) = (upload(&grad_out)?, trial.upload(&terms)?);
+    let bias_memory = bias.as_ref().map(upload).transpose()?;
+    let untouched = |rows: usize, columns: i64| vec![UNTOUCHED; (rows as i64 + GAP_ROWS) as usize * columns as usize];
+    let (mut out, mut value_out) = (untouched(owned.len(), head_dim), untouched(values.len(), value_head_dim));
+    let (out_memory, value_out_memory) = (trial.upload(&out)?, trial.upload(&value_out)?);
+    let attention = Attention {
+        heads: HEADS,
+        group: HEADS,
+        queries: rows,
+        keys: rows,
+        head_dim,
+        value_head_dim,
+        is_causal: 1,
+        query: query.strides(rows),
+        key: key.strides(rows),
+        value: value.strides(rows),
+        grad_query: query.strides(rows),
+        grad_key: key.strides(rows),
+        grad_value: value.strides(rows),
+        grad_out: grad_out.strides(rows),
+        bias: bias.as_ref().map_or_else(RowStrides::default, |bias| bias.strides(0)),
+        bias_column: bias_dtype.map_or(0, |dtype| dtype.size() as i64),
+        ..Attention::default()
+    };
+    let args = entry::AttentionTileBackward {
+        attention: entry::AttentionArguments {
+            p: attention,
+            query: start_of(&query_memory),
+            key: start_of(&key_memory),
+            value: start_of(&value_memory),
+            dtype0: dtype,
+            bias: bias_memory.as_ref().map_or(Memory::ABSENT, start_of),
+            dtype1: bias_dtype.unwrap_or(dtype),
+            scale: Value::real(Class::Float, scale),
+        },
+        grad_out: start_of(&grad_memory),
+        row_terms: start_of(&terms_memory),
+        grad_owned: start_of(&out_memory),
+        grad_value: start_of(&value_out_memory),
+    };
+    let kernel = form.program(target)?.kernel(entry::ATTENTION_TILE_BACKWARD.name)?;
+    let owners = if owns_keys { 1 } else { HEADS };
+    trial.run(&kernel, &args, (owners * div_ceil(rows, OWN_ROWS)) as usize, form.items() as usize)?;
+    trial.download(&out_memory, &mut out)?;
+    trial.download(&value_out_memory, &mut value_out)?;
+    Ok(are_near(dtype, &out, &owned) && are_near(dtype, &value_out, &values))
+}
+
+/// Returns true if dense results are near to those expected, relative to the largest, and nothing comes after them.
+fn are_near(dtype: DType, found: &[u16], expected: &[Vec<f64>]) -> bool {
+    let largest = expected.iter().flatten().fold(0.0f64, |most, value| most.max(value.abs()));
+    let (results, after) = found.split_at_checked(expected.iter().map(Vec::len).sum()).unwrap_or((&[], &[]));
+    let value = |bits: u16| match dtype {
+        DType::BF16 => bf16::from_bits(bits).to_f64(),
+        _ => f16::from_bits(bits).to_f64(),
+    };
+    results.iter().zip(expected.iter().flatten()).all(|(bits, right)| (value(*bits) - right).abs() <= TOLERANCE * largest)
+        && after.iter().all(|bits| *bits == UNTOUCHED)
 }
