@@ -165,7 +165,7 @@ def run(name: str, quick: bool) -> int:
     for size in QUICK if quick else SIZES:
         torch.manual_seed(0)
         dense = Decoder(*size).eval()
-        # Tokens that are far from each other.
+        # Logits that differ by more than rounding errors.
         dense.head.weight.mul_(4)
         print("width {}, {} layers, {} heads, {} heads of keys:".format(*size))
         on_cpu = None

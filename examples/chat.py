@@ -65,11 +65,14 @@ def load(path: str | None, device: str) -> tuple[Any, Any]:
         return gguf.load(path, device=device), transformers.AutoTokenizer.from_pretrained(folder, gguf_file=name)
     else:
         torch_opencl.integrations.enable("transformers")
-        config = transformers.AutoConfig.from_pretrained(path)
-        # A model that is rounded here may not fit the device before.
-        loaded_to = device if hasattr(config, "quantization_config") else "cpu"
-        model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16, device_map=loaded_to)
         tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+        is_packed = hasattr(transformers.AutoConfig.from_pretrained(path), "quantization_config")
+        # A model that is rounded here may not fit the device before.
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            path, dtype=torch.bfloat16, device_map=device if is_packed else "cpu"
+        )
+        if is_packed:
+            return model.eval(), tokenizer
     quantize_linear_layers(model)
     return model.to(device).eval(), tokenizer
 

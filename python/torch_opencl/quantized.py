@@ -36,8 +36,8 @@ class QuantizedWeight:
     """A quantised matrix of shape ``[rows, columns]``.
 
     Attributes:
-        codes: uint8 or int8 (any dtype is read as bytes), dense. A row has a multiple of 32 columns, of 256 in the
-            formats that end with ``_k``.
+        codes: bytes of any dtype, dense; for ``tiles4`` int32 of that shape. A row has a multiple of 32 columns, of
+            256 in the formats that end with ``_k``.
         format: one of the formats above.
         shape: rows and columns, the ``[out_features, in_features]`` of a linear layer.
         scales: float32, float16 or bfloat16, ``[rows, groups]``, or ``[rows]`` for one group; with any strides, so that
@@ -75,6 +75,8 @@ class QuantizedWeight:
         Raises:
             RuntimeError: an argument does not fit the format; the message has the format, and what was expected.
         """
+        if self.codes.device.type == "cpu":
+            raise RuntimeError("QuantizedWeight.linear: the weight is on the CPU; move it by .to('opencl')")
         out = torch.ops.torch_opencl.quantized_linear(x, *self._arguments())
         return out if bias is None else out + bias.to(out.dtype)
 
@@ -226,8 +228,8 @@ class GGUFEmbedding(nn.Module):
 class QuantizedLinear(nn.Module):
     """A linear layer with weights of 4 bits: a scale and an offset for each group of columns of a row.
 
-    Weights are rounded to the nearest of 16 values between the least and the greatest of their group; no data are
-    needed. The loss of quality is that of ggml's q4_1 at a group size of 32, and larger for larger groups.
+    A weight becomes the nearest of 16 values between the least and the greatest of its group, without data. The loss of
+    quality is that of ggml's q4_1 at a group size of 32, and larger for larger groups.
 
     Args:
         linear: the layer; its weight is float32, float16 or bfloat16, on any device.
@@ -273,7 +275,7 @@ class QuantizedLinear(nn.Module):
             raise ValueError(f"QuantizedLinear: expected a weight of affine4 or affine8, got {weight.format}")
         layer = cls.__new__(cls)
         nn.Module.__init__(layer)
-        layer._keep(weight, None if bias is None else nn.Parameter(bias.detach()), order)
+        layer._keep(weight, None if bias is None else nn.Parameter(bias.detach(), requires_grad=False), order)
         return layer
 
     def _keep(self, weight: QuantizedWeight, bias: nn.Parameter | None, order: Tensor | None) -> None:
@@ -286,22 +288,21 @@ class QuantizedLinear(nn.Module):
 
     @property
     def weight(self) -> QuantizedWeight:
-        """The packed weight, with its columns in the layer's order."""
+        """The packed weight; with ``order``, its columns are permuted, and so are those of ``dequantize()``."""
         return replace(self._without_tensors, codes=self.codes, scales=self.scales, zeros=self.zeros)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return ``x @ weight.T + bias``."""
         if self.order is not None:
+            if x.shape[-1:] != (self.in_features,):
+                raise RuntimeError(f"QuantizedLinear: expected x with {self.in_features} columns, got {list(x.shape)}")
             x = x.index_select(-1, self.order)
         return self.weight.linear(x, self.bias)
 
     def extra_repr(self) -> str:
         """Return what ``print`` shows of the layer."""
-        weight = self._without_tensors
-        return (
-            f"in_features={self.in_features}, out_features={self.out_features}, format={weight.format}, "
-            f"group_size={weight.group_size}"
-        )
+        weight, shape = self._without_tensors, f"in_features={self.in_features}, out_features={self.out_features}"
+        return f"{shape}, format={weight.format}, group_size={weight.group_size}"
 
 
 def quantize_linear_layers(model: nn.Module, group_size: int = 64, keep: Sequence[str] = ("lm_head",)) -> int:
@@ -345,11 +346,8 @@ def _rounded(weight: Tensor, group_size: int) -> QuantizedWeight:
     divisors = scales.float().clamp_min(torch.finfo(torch.float32).tiny)
     steps = (groups - zeros.float()[..., None]) / divisors[..., None]
     codes = steps.round().clamp(0, 15).to(torch.uint8).view(weight.shape)
-    packed = codes[:, ::2] | codes[:, 1::2] << 4
-    rows, columns = weight.shape
-    return QuantizedWeight(
-        packed, "affine4", (rows, columns), scales, zeros, group_size=group_size, zeros_kind="values"
-    )
+    packed, (rows, columns) = codes[:, ::2] | codes[:, 1::2] << 4, weight.shape
+    return QuantizedWeight(packed, "affine4", (rows, columns), scales, zeros, None, group_size, 0, "values")
 
 
 def _check_group_size(group_size: int) -> None:

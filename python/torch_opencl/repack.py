@@ -1,6 +1,6 @@
 """Weights of GPTQ, AWQ and HQQ, packed again into formats that kernels multiply.
 
-Each of them packs codes of several rows or columns of a layer into one integer. ``affine4`` and ``affine8`` of
+These libraries pack codes of several rows or columns of a layer into one integer. ``affine4`` and ``affine8`` of
 :mod:`torch_opencl.quantized` have the codes of a row side by side, so that a row is read in whole vectors.
 
 The formats are described by the sources of AutoGPTQ and GPTQModel (Frantar et al., "GPTQ: Accurate Post-Training
@@ -20,6 +20,7 @@ from torch_opencl.quantized import QuantizedLinear, QuantizedWeight
 
 __all__ = ["from_awq", "from_gptq", "from_hqq", "replace_hqq_layers"]
 
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 # Positions of the codes of an integer, from its lowest bits on, in AWQ's checkpoints.
 _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 
@@ -54,6 +55,10 @@ def from_gptq(
     name = "repack.from_gptq"
     if bits not in (2, 3, 4, 8):
         raise ValueError(f"{name}: expected 2, 3, 4 or 8 bits, got {bits}")
+    if (qweight.dim() == 2 and qweight.shape[0] * 32 % bits) or (qzeros.dim() == 2 and qzeros.shape[1] * 32 % bits):
+        raise ValueError(
+            f"{name}: qweight {list(qweight.shape)} and qzeros {list(qzeros.shape)} do not hold codes of {bits} bits"
+        )
     if checkpoint_format not in ("gptq", "gptq_v2"):
         raise ValueError(f"{name}: expected checkpoint_format 'gptq' or 'gptq_v2', got {checkpoint_format!r}")
     _check_int32(name, qweight=qweight, qzeros=qzeros)
@@ -62,6 +67,7 @@ def from_gptq(
     if checkpoint_format == "gptq":
         zeros = (zeros + 1) & (1 << bits) - 1
     _check_shapes(name, codes, zeros, scales, bias)
+    _check_devices(name, qweight=qweight, qzeros=qzeros, scales=scales, g_idx=g_idx, bias=bias)
     order = _column_order(name, g_idx, codes.shape[1], scales.shape[0])
     if order is not None:
         codes = codes.index_select(1, order)
@@ -83,6 +89,7 @@ def from_awq(qweight: Tensor, qzeros: Tensor, scales: Tensor, bias: Tensor | Non
     """
     name = "repack.from_awq"
     _check_int32(name, qweight=qweight, qzeros=qzeros)
+    _check_devices(name, qweight=qweight, qzeros=qzeros, scales=scales, bias=bias)
     codes, zeros = (_awq_columns(_unpacked(packed, 4)).t() for packed in (qweight, qzeros))
     _check_shapes(name, codes, zeros, scales, bias)
     return QuantizedLinear.from_weight(_affine(name, codes, zeros, scales.t(), 4), bias)
@@ -92,16 +99,23 @@ def from_hqq(layer: Any) -> QuantizedLinear:
     """Return a layer with the weight of a layer of hqq.
 
     Args:
-        layer: ``hqq.core.quantize.HQQLinear`` of 1 to 4 or of 8 bits, with ``axis=1``.
+        layer: ``hqq.core.quantize.HQQLinear`` of 1, 1.58, 2, 3, 4 or 8 bits, with ``axis=1``.
 
     Raises:
-        ValueError: the layer has another axis or quantised scales, or the size of groups is not a power of two from 32
-            on (or all columns).
+        ValueError: the layer has another number of bits or axis, quantised scales or codes viewed as floats, or the
+            size of groups is not a power of two from 32 on (or all columns), or does not divide the columns.
     """
     name, meta = "repack.from_hqq", layer.meta
-    if meta["axis"] != 1 or "scale" not in meta or "zero" not in meta:
-        raise ValueError(f"{name}: expected a layer with axis=1 and scales that are not quantised, got {meta}")
+    is_viewed, has_scales = bool(meta.get("view_as_float")), "scale" in meta and "zero" in meta
+    if meta["axis"] != 1 or meta["nbits"] not in (1, 1.58, 2, 3, 4, 8) or is_viewed or not has_scales:
+        raise ValueError(
+            f"{name}: expected axis=1, 1 to 4 or 8 bits, scales that are not quantised and view_as_float=False, got "
+            f"axis={meta['axis']}, {meta['nbits']} bits, view_as_float={is_viewed}"
+            + ("" if has_scales else ", quantised scales")
+        )
     rows, columns = meta["shape"]
+    if meta["scale"].numel() % rows:
+        raise ValueError(f"{name}: expected groups that divide {columns} columns, got {meta['group_size']} columns")
     scales, zeros = (meta[figure].reshape(rows, -1) for figure in ("scale", "zero"))
     # Packed matrices of 3 bits have rows that are not used.
     codes = layer.unpack(dtype=torch.uint8)[: scales.numel()].reshape(rows, columns)
@@ -110,12 +124,21 @@ def from_hqq(layer: Any) -> QuantizedLinear:
 
 
 def replace_hqq_layers(model: nn.Module) -> int:
-    """Replace the layers of hqq inside a model by :func:`from_hqq`, in place, and return their number."""
-    replaced: dict[nn.Module, QuantizedLinear] = {}
-    for name, module in list(model.named_modules(remove_duplicate=False)):
-        if name and type(module).__name__ == "HQQLinear":
-            if module not in replaced:
-                replaced[module] = from_hqq(module)
+    """Replace the layers of hqq inside a model by :func:`from_hqq`, in place, and return their number.
+
+    Raises:
+        ValueError: as for :func:`from_hqq`, with the name of the layer; no layer has been replaced.
+    """
+    named = [(name, module) for name, module in model.named_modules(remove_duplicate=False) if name]
+    layers = {module: name for name, module in named if type(module).__name__ == "HQQLinear"}
+    replaced = {}
+    for module, name in layers.items():
+        try:
+            replaced[module] = from_hqq(module)
+        except ValueError as error:
+            raise ValueError(f"layer {name}: {error}") from error
+    for name, module in named:
+        if module in replaced:
             model.set_submodule(name, replaced[module])
     return len(replaced)
 
@@ -126,7 +149,7 @@ def _unpacked(packed: Tensor, bits: int) -> Tensor:
     data = packed.contiguous().view(torch.uint8).view(rows, words * 4)
     if bits == 8:
         return data
-    # The least number of bytes with whole codes.
+    # As many bytes as hold a whole number of codes.
     data = data.view(rows, -1, bits if bits % 2 else 1)
     if bits == 3:
         bytes_ = data.to(torch.int32)
@@ -164,7 +187,7 @@ def _affine(name: str, codes: Tensor, zeros: Tensor, scales: Tensor, bits: int) 
     if columns % 32:
         raise ValueError(f"{name}: expected a multiple of 32 columns, got {columns}")
     if bits == 8:
-        # Codes are signed in the kernels' format, and zeros as far from them as before.
+        # Codes are signed in the kernels' format: 128 is subtracted from them and from the zeros.
         packed = (codes ^ 0x80).contiguous()
         zeros = zeros.float() - 128 if zeros.is_floating_point() else (zeros ^ 0x80).view(torch.int8)
     else:
@@ -182,15 +205,21 @@ def _affine(name: str, codes: Tensor, zeros: Tensor, scales: Tensor, bits: int) 
 
 def _check_int32(name: str, **packed: Tensor) -> None:
     for argument, tensor in packed.items():
-        if tensor.dtype != torch.int32 or tensor.dim() != 2:
+        if tensor.dtype != torch.int32 or tensor.dim() != 2 or not tensor.numel():
             raise ValueError(f"{name}: expected an int32 matrix {argument}, got {tensor.dtype} {list(tensor.shape)}")
+
+
+def _check_devices(name: str, qweight: Tensor, **others: Tensor | None) -> None:
+    for argument, tensor in others.items():
+        if tensor is not None and tensor.device != qweight.device:
+            raise ValueError(f"{name}: {argument} is on {tensor.device}, and qweight on {qweight.device}")
 
 
 def _check_shapes(name: str, codes: Tensor, zeros: Tensor, scales: Tensor, bias: Tensor | None) -> None:
     """Check that codes ``[rows, columns]`` and zeros ``[rows, groups]`` fit scales ``[groups, rows]``."""
     rows, columns = codes.shape
     fits = scales.dim() == 2 and scales.shape == (zeros.shape[1], rows) and zeros.shape[0] == rows
-    if not fits or not scales.shape[0] or columns % scales.shape[0] or not scales.is_floating_point():
+    if not fits or not scales.shape[0] or columns % scales.shape[0] or scales.dtype not in _FLOATS:
         raise ValueError(
             f"{name}: scales {scales.dtype} {list(scales.shape)} and zeros {list(zeros.shape[::-1])} do not fit a "
             f"weight of {rows} rows and {columns} columns"

@@ -37,3 +37,9 @@ def test_other_layouts_are_refused(device):
         from_hqq(quantised(4, axis=0))
     with pytest.raises(ValueError, match="from 32 on, got 16 columns"):
         from_hqq(quantised(4, group_size=16))
+    with pytest.raises(ValueError, match=r"1 to 4 or 8 bits.*got axis=1, 5 bits"):
+        from_hqq(quantised(5))
+    model = torch.nn.Sequential(quantised(4), quantised(4, axis=0))
+    with pytest.raises(ValueError, match=r"layer 1: .*axis=0"):
+        replace_hqq_layers(model)
+    assert not isinstance(model[0], QuantizedLinear)

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch_opencl
 from torch_opencl.quantized import QuantizedLinear
+from torch_opencl.repack import from_gptq
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: make libraries")
 pytest.importorskip("accelerate", reason="accelerate is not installed: make libraries")
@@ -155,6 +156,40 @@ def test_bad_checkpoints_are_refused_by_layer_format_and_shape(tmp_path, device)
     write(tmp_path, "llama", GPTQ, odd_groups)
     with pytest.raises(ValueError, match=r"layer model\.layers\.0\.self_attn\.q_proj: .*g_idx does not have"):
         load(tmp_path, device_map="opencl")
+
+
+def test_checkpoints_of_models_with_a_head_are_loaded_without_it(tmp_path, device):
+    reference = write(tmp_path, *CASES["gptq"])
+    model = transformers.AutoModel.from_pretrained(tmp_path, dtype=torch.float32, device_map="opencl")
+    ids = torch.randint(0, 96, (1, 5))
+    with torch.no_grad():
+        mine, expected = model(ids.to(device))[0].cpu(), reference.model(ids)[0]
+    torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_tensors_that_do_not_fit_are_refused_by_layer(tmp_path, device):
+    load = transformers.AutoModelForCausalLM.from_pretrained
+
+    def without_zeros(rows, columns):
+        tensors, weight = stored_gptq(rows, columns, 4)
+        del tensors["qzeros"]
+        return tensors, weight
+
+    write(tmp_path, "llama", GPTQ, without_zeros)
+    with pytest.raises(ValueError, match=r"layer model\.layers\.\d\.\S+: the checkpoint lacks qzeros"):
+        load(tmp_path, device_map="opencl")
+    write(tmp_path, "llama", {**GPTQ, "bits": 3}, lambda rows, columns: stored_gptq(rows, columns, 4))
+    with pytest.raises(ValueError, match=r"layer model\.layers\.\d\.\S+: .*do not hold codes of 3 bits"):
+        load(tmp_path, device_map="opencl")
+
+
+def test_input_of_another_width_is_refused(device):
+    tensors, _ = stored_gptq(64, 128, 4, act_order=True)
+    layer = from_gptq(**{name: tensor.to(device) for name, tensor in tensors.items()})
+    with pytest.raises(RuntimeError, match=r"expected x with 128 columns, got \[4, 160\]"):
+        layer(torch.randn(4, 160, device=device))
+    with pytest.raises(RuntimeError, match=r"the weight is on the CPU; move it by \.to\('opencl'\)"):
+        layer.cpu()(torch.randn(4, 128))
 
 
 def test_layers_are_trained_through(tmp_path, device):

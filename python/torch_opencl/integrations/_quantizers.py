@@ -7,9 +7,11 @@ import torch
 from torch import nn
 from transformers.integrations.awq import AWQ_SCALES_MAPPINGS
 from transformers.modeling_utils import load_state_dict
+from transformers.pytorch_utils import Conv1D
 from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
 from transformers.quantizers.base import HfQuantizer
 
+from torch_opencl.quantized import QuantizedLinear
 from torch_opencl.repack import from_awq, from_gptq
 
 __all__ = ["disable", "enable"]
@@ -23,6 +25,7 @@ class _StoredLinear(nn.Module):
         for name, stored in shapes.items():
             # The dtype of the file, which scales keep whatever the dtype of the model is.
             self.register_buffer(name, torch.empty_like(stored, device="meta"))
+        self.shape = (linear.out_features, linear.in_features) if isinstance(linear, nn.Linear) else None
         bias = None if linear.bias is None else nn.Parameter(linear.bias.detach(), requires_grad=False)
         self.register_parameter("bias", bias)
 
@@ -54,21 +57,36 @@ class _Quantizer(HfQuantizer):
                 layer, _, attribute = name.rpartition(".")
                 if attribute in self.stored_names:
                     stored.setdefault(layer, {})[attribute] = tensor
-        modules = dict(model.named_modules())
-        for name, shapes in stored.items():
-            if name not in modules:
-                raise ValueError(f"torch_opencl.integrations: the model has no layer {name}, which the checkpoint has")
-            model.set_submodule(name, _StoredLinear(modules[name], shapes))
+        modules, prefix = dict(model.named_modules()), f"{model.base_model_prefix}."
+        tied = model.get_output_embeddings() if model.config.get_text_config().tie_word_embeddings else None
+        for stored_name, tensors in stored.items():
+            # A model may be loaded without its head, or from a file of one.
+            names = stored_name, stored_name.removeprefix(prefix), prefix + stored_name
+            name = next((name for name in names if name in modules), None)
+            # transformers reports tensors that the model does not expect.
+            if name is None:
+                continue
+            module = modules[name]
+            if not isinstance(module, nn.Linear | Conv1D) or module is tied:
+                kind = "a layer that shares its weight" if module is tied else type(module).__name__
+                raise ValueError(f"layer {name}: expected a linear layer for quantised weights, got {kind}")
+            missing = [each for each in self.stored_names if each not in tensors and each != "g_idx"]
+            if missing:
+                raise ValueError(f"layer {name}: the checkpoint lacks {', '.join(missing)}")
+            model.set_submodule(name, _StoredLinear(module, tensors))
 
     def _process_model_after_weight_loading(self, model: nn.Module, **kwargs: Any) -> None:
         for name, module in list(model.named_modules()):
             if isinstance(module, _StoredLinear):
                 try:
-                    model.set_submodule(name, self.repacked(module))
+                    packed = self.repacked(module)
                 except ValueError as error:
                     raise ValueError(f"layer {name}: {error}") from error
+                if module.shape not in (None, packed.weight.shape):
+                    raise ValueError(f"layer {name}: the file has {packed.weight.shape}, the model {module.shape}")
+                model.set_submodule(name, packed)
 
-    def repacked(self, stored: Any) -> nn.Module:
+    def repacked(self, stored: Any) -> QuantizedLinear:
         raise NotImplementedError
 
     def is_serializable(self) -> bool:
@@ -86,7 +104,7 @@ class _Quantizer(HfQuantizer):
 class _GptqQuantizer(_Quantizer):
     stored_names = ("qweight", "qzeros", "scales", "g_idx")
 
-    def repacked(self, stored: Any) -> nn.Module:
+    def repacked(self, stored: Any) -> QuantizedLinear:
         config = self.quantization_config
         return from_gptq(
             stored.qweight,
@@ -113,10 +131,11 @@ class _AwqQuantizer(_Quantizer):
             )
         super()._process_model_before_weight_loading(model, checkpoint_files, **kwargs)
 
-    def repacked(self, stored: Any) -> nn.Module:
+    def repacked(self, stored: Any) -> QuantizedLinear:
         return from_awq(stored.qweight, stored.qzeros, stored.scales, stored.bias)
 
 
+_CHOSEN_BY_ACCELERATE = ("auto", "balanced", "balanced_low_0", "sequential")
 _QUANTIZERS = {"awq": _AwqQuantizer, "gptq": _GptqQuantizer}
 _originals: dict[str, type[HfQuantizer]] = {}
 
@@ -135,5 +154,6 @@ def disable() -> None:
 
 
 def _is_opencl(device: Any) -> bool:
-    # An integer is an index of the accelerator.
-    return device is None or device == "auto" or isinstance(device, int) or torch.device(device).type == "opencl"
+    # An integer is an index of the accelerator, and accelerate chooses devices for the names.
+    is_chosen = device is None or isinstance(device, int) or device in _CHOSEN_BY_ACCELERATE
+    return is_chosen or torch.device(device).type == "opencl"

@@ -1,16 +1,16 @@
 // Scaled dot-product attention of 16-bit floats by matrix instructions, forward, in the order of work of Dao,
 // "FlashAttention-2: faster attention with better parallelism and work partitioning" (2023).
 //
-// A sub-group has 16 queries, and multiplies them by STEP_ROWS keys at a time. The scores are
-// tiles of C. Their exponentials, rounded to 16 bits, become tiles of A: in registers where the layout of both is the same
-// (NVIDIA), else through local memory. Nothing of the size queries x keys is written.
+// A sub-group has 16 queries, and multiplies them by STEP_ROWS keys at a time. The scores are tiles of C. Their
+// exponentials, rounded to 16 bits, become tiles of A: in registers where the layout of both is the same (NVIDIA), else
+// through local memory. Nothing of the size queries x keys is written.
 //
 // Local memory has one block of keys and one of values. Values are copied while scores are computed, and the next keys
 // while weights are multiplied by values, on devices with such copies.
 //
-// A score costs 2 * (head_dim + value_head_dim) operations of matrix instructions, and outside of them an exponential, a
-// maximum, a sum and, for each WIDTH / 8 scores of a lane, as many products by `decay` as a lane has sums. A block of keys
-// and values is read once for OWN_ROWS queries.
+// A score costs 2 * (head_dim + value_head_dim) operations of matrix instructions. Outside of them it costs an
+// exponential, a maximum, a sum, and WIDTH / STEP_ROWS products of sums by `decay`. A block of keys and values is read
+// once for OWN_ROWS queries.
 //
 // Constants: TILE_KIND, TILE_EMULATED, SPEC_DTYPE0, SUB_GROUPS, STEP_ROWS, WIDTH (a row in local memory: 16, 32, 64 or 128
 // elements), BIASED, and with a bias SPEC_DTYPE1. Rows are read in chunks of 8 elements: their addresses and lengths are
@@ -38,7 +38,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
   query += query_offset + head_offset(&p.query, batch, head) + first_query * p.query.row;
   key += key_offset + head_offset(&p.key, batch, head / (uint)p.group);
   value += value_offset + head_offset(&p.value, batch, head / (uint)p.group);
-  // Offsets within a block of scores fit 32 bits.
+  // tile.rs refuses a bias in which an offset within a block of scores does not fit 32 bits.
   bias += BIASED ? bias_offset + head_offset(&p.bias, batch, head) + first_query * p.bias.row : 0;
   const int bias_row = (int)p.bias.row, bias_column = (int)p.bias_column;
 
@@ -75,24 +75,23 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
     const bool is_edge = first_key + STEP_ROWS > all_keys || (p.is_causal && first_key + STEP_ROWS > first_query + 1);
     __global const uchar *block_bias = BIASED ? bias + first_key * p.bias_column : bias;
     if (BIASED || is_edge) {
-      EACH_ITEM(
-          STEP_TILES, const int column = t * TILE + (int)TILE_C_COLUMN(lane, i); const int k = first_key + column;
-          const int row = (int)(sub_group * TILE + TILE_C_ROW(lane, i)); const int q = first_query + row;
-          if (k >= all_keys || (p.is_causal && k > q)) scores[t].items[i] = -INFINITY;
-          else if (BIASED && q < all_queries) scores[t].items[i] =
-              fma(scores[t].items[i], scale, load_mask(block_bias + (row * bias_row + column * bias_column), DTYPE1)))
+      EACH_ITEM(STEP_TILES, const int column = t * TILE + (int)TILE_C_COLUMN(lane, i); const int k = first_key + column;
+                const int row = (int)(sub_group * TILE + TILE_C_ROW(lane, i)); const int q = first_query + row;
+                if (k >= all_keys || (p.is_causal && k > q)) scores[t].items[i] = -INFINITY;
+                else if (BIASED && q < all_queries) scores[t].items[i] = fma(
+                    scores[t].items[i], scale, load_mask(block_bias + (row * bias_row + column * bias_column), DTYPE1)))
     }
-    float next[TILE_LANE_ROWS], decay[TILE_LANE_ROWS], added[TILE_LANE_ROWS];
+    float next[TILE_LANE_ROWS], pivots[TILE_LANE_ROWS], decay[TILE_LANE_ROWS], added[TILE_LANE_ROWS];
     EACH_ROW(next[h] = tops[h]; added[h] = 0)
     // A NaN is ignored here, and reaches the sums by its weight.
     EACH_ITEM(STEP_TILES, next[h] = fmax(next[h], scores[t].items[i]))
     JOIN_LANES(next, fmax)
     EACH_ROW(
         // A query that has seen no key keeps its sums, which are 0.
-        const float pivot = next[h] == -INFINITY ? 0 : next[h]; decay[h] = tile_exp2((tops[h] - pivot) * log2_factor);
-        tops[h] = next[h]; next[h] = BIASED ? pivot : pivot * log2_factor)
+        const float top = next[h] == -INFINITY ? 0 : next[h]; decay[h] = tile_exp2((tops[h] - top) * log2_factor);
+        tops[h] = next[h]; pivots[h] = BIASED ? top : top * log2_factor)
     // The lowest bias times log2(e) would be infinite: it is subtracted first.
-#define EXPONENT(score, h) (BIASED ? ((score)-next[h]) * log2_factor : fma(score, log2_factor, -next[h]))
+#define EXPONENT(score, h) (BIASED ? ((score) - pivots[h]) * log2_factor : fma(score, log2_factor, -pivots[h]))
     EACH_ITEM(STEP_TILES, const float weight = tile_exp2(EXPONENT(scores[t].items[i], h)); scores[t].items[i] = weight;
               added[h] += weight)
     EACH_ROW(totals[h] = fma(totals[h], decay[h], added[h]))
@@ -102,9 +101,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
     // All items have copied the values, kept their weights, and used the keys.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (first_key + STEP_ROWS < last_key) {
-      COPY_BLOCK(key_block, key + (first_key + STEP_ROWS) * p.key.row, p.key.row, all_keys - first_key - STEP_ROWS, head_dim)
+      const int following = first_key + STEP_ROWS;
+      COPY_BLOCK(key_block, key + following * p.key.row, p.key.row, all_keys - following, head_dim)
     }
-        ADD_PRODUCT(sums, weights, scores, values)
+    ADD_PRODUCT(sums, weights, scores, values)
   }
 
   JOIN_LANES(totals, ADD)
@@ -115,7 +115,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
       WIDTH_TILES, const int row = (int)(sub_group * TILE + TILE_C_ROW(lane, i));
       const int column = t * TILE + (int)TILE_C_COLUMN(lane, i); const bool is_blind = totals[h] == 0;
       if (first_query + row < all_queries) {
-        if (column < value_head_dim) store(out + row * p.out.row, column, DTYPE0, is_blind ? 0 : sums[t].items[i] / totals[h]);
+        if (column < value_head_dim) {
+          store(out + row * p.out.row, column, DTYPE0, is_blind ? 0 : sums[t].items[i] / totals[h]);
+        }
         if (column == 0) logs[row] = is_blind ? INFINITY : fma(tops[h], factor, log(totals[h]));
       })
 }

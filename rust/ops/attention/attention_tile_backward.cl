@@ -68,13 +68,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
     __global const uchar *from = BY_QUERY_OR_KEY(query + query_offset + head_offset(&p.query, batch, own_head), key);
     __global const uchar *other =
         BY_QUERY_OR_KEY(grad_out + grad_out_offset + head_offset(&p.grad_out, batch, own_head), value);
-    const long pitch = BY_QUERY_OR_KEY(p.query.row, p.key.row), other_pitch = BY_QUERY_OR_KEY(p.grad_out.row, p.value.row);
+    const long pitch = BY_QUERY_OR_KEY(p.query.row, p.key.row);
+    const long other_pitch = BY_QUERY_OR_KEY(p.grad_out.row, p.value.row);
     for (uint n = item; n < OWN_CHUNKS; n += ITEMS) {
       const uint r = n / ROW_CHUNKS, c = n % ROW_CHUNKS * CHUNK, to = INDEX_IN_ROWS(WIDTH, r, c) / CHUNK;
       const long row = first_owned + (int)r;
       const bool exists = row < all_owned;
-      own_blocks[to] =
-          exists && (int)c < head_dim ? *(__global const uint4 *)(from + row * pitch + c * 2) : (uint4)(0);
+      own_blocks[to] = exists && (int)c < head_dim ? *(__global const uint4 *)(from + row * pitch + c * 2) : (uint4)(0);
       own_blocks[OWN_CHUNKS + to] =
           exists && (int)c < value_head_dim ? *(__global const uint4 *)(other + row * other_pitch + c * 2) : (uint4)(0);
     }
@@ -100,13 +100,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
     __global const uchar *queries = query + query_offset + head_offset(&p.query, batch, head);
     __global const uchar *grads_of_out = grad_out + grad_out_offset + head_offset(&p.grad_out, batch, head);
     __global const float *terms_of_head =
-        (__global const float *)(row_terms + row_terms_offset) + TERMS * (long)(batch * (uint)p.heads + head) * all_queries;
+        (__global const float *)(row_terms + row_terms_offset) + TERMS * (batch * p.heads + head) * p.queries;
     __global const uchar *bias_of_head = BIASED ? bias + bias_offset + head_offset(&p.bias, batch, head) : bias;
 #if !OWNS_KEYS
     float logs[TILE_LANE_ROWS], corrections[TILE_LANE_ROWS], deltas[TILE_LANE_ROWS];
-    EACH_ITEM(1, const int q = first_owned + (int)(sub_group * TILE + TILE_C_ROW(lane, i)); const bool is_row = q < all_queries;
-              __global const float *own = terms_of_head + TERMS * (long)q; logs[h] = is_row ? own[0] : INFINITY;
-              corrections[h] = is_row ? own[1] : 0; deltas[h] = is_row ? own[2] : 0)
+    EACH_ITEM(1, const int q = first_owned + (int)(sub_group * TILE + TILE_C_ROW(lane, i));
+              const bool is_row = q < all_queries; __global const float *own = terms_of_head + TERMS * (long)q;
+              logs[h] = is_row ? own[0] : INFINITY; corrections[h] = is_row ? own[1] : 0;
+              deltas[h] = is_row ? own[2] : 0)
 #endif
     for (int first = first_step; first < last_step; first += STEP_ROWS) {
       const int left = all_steps - first;
@@ -140,15 +141,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
           const int k = BY_QUERY_OR_KEY(column, row);
           const bool is_seen =
               !is_edge || (first_key + k < all_keys && !(p.is_causal && first_key + k > first_query + q));
-          float score = scores[t].items[i] * scale;
-          if (BIASED && is_seen && first_query + q < all_queries) score +=
-              load_mask(block_bias + (q * bias_row + k * bias_column), DTYPE1);
+          float score = scores[t].items[i] * scale; if (BIASED && is_seen && first_query + q < all_queries) score +=
+                                                    load_mask(block_bias + (q * bias_row + k * bias_column), DTYPE1);
           const float weight = !is_seen ? 0
                                         : weight_of(score, BY_QUERY_OR_KEY(logs[h], terms[TERMS * column]),
                                                     BY_QUERY_OR_KEY(corrections[h], terms[TERMS * column + 1]));
           scores[t].items[i] = weight;
-          grads[t].items[i] =
-              weight * (grads[t].items[i] - BY_QUERY_OR_KEY(deltas[h], terms[TERMS * column + 2])))
+          grads[t].items[i] = weight * (grads[t].items[i] - BY_QUERY_OR_KEY(deltas[h], terms[TERMS * column + 2])))
       KEEP_LEFT(left_scores, grads)
 #if OWNS_KEYS
       KEEP_LEFT(left_weights, scores)
@@ -163,13 +162,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
     }
   }
 
-#define STORE_SUMS(sums, to, to_offset, rows, factor, columns)                                                      \
-  {                                                                                                                 \
-    __global uchar *target = to + to_offset + head_offset(&rows, batch, own_head) + first_owned * rows.row;         \
-    EACH_ITEM(WIDTH_TILES, const int row = (int)(sub_group * TILE + TILE_C_ROW(lane, i));                           \
-              const int column = t * TILE + (int)TILE_C_COLUMN(lane, i);                                            \
-              if (first_owned + row < all_owned && column < (columns))                                              \
-                  store(target + row * rows.row, column, DTYPE0, sums[t].items[i] * (factor)))                      \
+#define STORE_SUMS(sums, to, to_offset, rows, factor, columns)                                              \
+  {                                                                                                         \
+    __global uchar *target = to + to_offset + head_offset(&rows, batch, own_head) + first_owned * rows.row; \
+    EACH_ITEM(WIDTH_TILES, const int row = (int)(sub_group * TILE + TILE_C_ROW(lane, i));                   \
+              const int column = t * TILE + (int)TILE_C_COLUMN(lane, i);                                    \
+              if (first_owned + row < all_owned && column < (columns))                                      \
+                  store(target + row * rows.row, column, DTYPE0, sums[t].items[i] * (factor)))              \
   }
 #if OWNS_KEYS
   STORE_SUMS(sums, grad_owned, grad_owned_offset, p.grad_key, scale, head_dim)

@@ -30,7 +30,7 @@
 #define COPY_BLOCK(to, from, step, rows, elements)                                   \
   UNROLL for (uint l = 0; l < COPIES; ++l) {                                         \
     const uint n = item + l * ITEMS, r = n / ROW_CHUNKS, c = n % ROW_CHUNKS * CHUNK; \
-    if (STEP_CHUNKS % ITEMS == 0 || n < STEP_CHUNKS)                               \
+    if (STEP_CHUNKS % ITEMS == 0 || n < STEP_CHUNKS)                                 \
       COPY((to) + INDEX_IN_ROWS(WIDTH, r, c) / CHUNK, (from) + r * (step) + c * 2,   \
            (int)r < (rows) && (int)c < (elements));                                  \
   }                                                                                  \
@@ -46,7 +46,7 @@
     (a)->words[w] = tile_pack(tiles[t].items[first], tiles[t].items[first + 1]); \
   }
 #else
-#define KEEP_LEFT(to, tiles)                                                                                        \
+#define KEEP_LEFT(to, tiles)                                                                                     \
   EACH_ITEM(STEP_TILES, (to)[INDEX_IN_ROWS(STEP_ROWS, TILE_C_ROW(lane, i), t * TILE + TILE_C_COLUMN(lane, i))] = \
                             (ushort)tile_pack(tiles[t].items[i], 0))
 #define LOAD_LEFT(a, from, tiles, t) tile_load_a(a, from, 1, STEP_ROWS, 0, (t) * TILE, lane);
@@ -64,17 +64,17 @@
 #define EACH_LEFT _Pragma("unroll 1")
 #endif
 // to += a_rows b_rows^T: the sub-group's rows of one block, multiplied by all rows of another.
-#define MULTIPLY_ROWS(to, a_rows, b_rows)                                                                    \
-  EACH_PART for (int w = 0; w < WIDTH_TILES; ++w) {                                                          \
-    TileA a;                                                                                                 \
-    TileB b[STEP_TILES];                                                                                     \
-    tile_load_a(&a, a_rows, 1, WIDTH, sub_group *TILE, w *TILE, lane);                                       \
+#define MULTIPLY_ROWS(to, a_rows, b_rows)                                                                       \
+  EACH_PART for (int w = 0; w < WIDTH_TILES; ++w) {                                                             \
+    TileA a;                                                                                                    \
+    TileB b[STEP_TILES];                                                                                        \
+    tile_load_a(&a, a_rows, 1, WIDTH, sub_group * TILE, w * TILE, lane);                                        \
     UNROLL for (int t = 0; t < STEP_TILES; ++t) tile_load_b(&b[t], b_rows, 1, WIDTH, t * TILE, w * TILE, lane); \
-    tile_multiply(to, &a, b, 1, STEP_TILES, lane, sub_group TILE_PASS);                                      \
+    tile_multiply(to, &a, b, 1, STEP_TILES, lane, sub_group TILE_PASS);                                         \
   }
 // to += tiles b_rows: a left operand, multiplied by the rows of a block.
 #define ADD_PRODUCT(to, memory, tiles, b_rows)                                                                   \
-  EACH_LEFT for (int n = 0; n < STEP_TILES; ++n) {                                                                  \
+  EACH_LEFT for (int n = 0; n < STEP_TILES; ++n) {                                                               \
     TileA a;                                                                                                     \
     TileB b[WIDTH_TILES];                                                                                        \
     LOAD_LEFT(&a, memory, tiles, n)                                                                              \

@@ -123,18 +123,19 @@ pub(in crate::ops) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
     Ok(found)
 }
 
-/// Returns true for calls without dropout, of 16-bit floats in whole chunks, and of enough queries, on GPUs.
+/// Returns true for calls on GPUs without dropout, of 16-bit floats in whole chunks, with at least as many queries as a
+/// tile has.
 pub(super) fn allows(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMode) -> bool {
     let AttentionInputs { query, key, value, bias } = inputs;
-    let queries = query.size(2);
+    let (queries, scale) = (query.size(2), mode.scale as f32);
     // Offsets within a block of scores have 32 bits.
     let bias_bytes = || MOST_ROWS * (bias.stride(2) + bias.stride(3)) * bias.dtype.size() as i64;
     !target.is_cpu()
         && matches!(query.dtype, DType::F16 | DType::BF16)
         && mode.keep_prob() >= 1.0
-        // The largest score has to have the largest weight, and a hidden key none.
-        && mode.scale > 0.0
-        && mode.scale.is_finite()
+        // Scores are compared before they are scaled, and those of hidden keys are -infinity.
+        && scale > 0.0
+        && scale.is_finite()
         && queries >= TILE
         && queries.max(key.size(2)) <= i64::from(i32::MAX)
         && [query, key, value].into_iter().all(is_in_chunks)
@@ -142,8 +143,8 @@ pub(super) fn allows(target: &Target, inputs: &AttentionInputs<'_>, mode: &Atten
             || matches!(bias.dtype, DType::F32 | DType::F16 | DType::BF16) && bias_bytes() <= i64::from(i32::MAX))
 }
 
-/// The form for a call; `None` if [`allows`] refuses it, if its rows are too wide, or if the device has no matrix
-/// instructions or the form has failed its check.
+/// The form for a call. `None` if [`allows`] refuses the call, its rows are too wide, the device has no matrix
+/// instructions, or the form has failed its check.
 ///
 /// # Errors
 /// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.

@@ -94,7 +94,8 @@ pub(in crate::ops) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
     let unit = if target.is_cpu() { None } else { TileUnit::of(&target.device.info)? };
     let Some(unit) = unit else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    for (dtype, width) in [DType::F16, DType::BF16].into_iter().flat_map(|dtype| [64, 128].map(|width| (dtype, width))) {
+    for (dtype, width) in [DType::F16, DType::BF16].into_iter().flat_map(|dtype| [64, 128].map(|width| (dtype, width)))
+    {
         for (bias, owns_keys) in [(None, false), (None, true), (Some(dtype), false), (Some(dtype), true)] {
             let form = BackwardForm { unit, dtype, bias, width, owns_keys };
             if form.fits(target) {
@@ -145,7 +146,8 @@ pub(super) fn backward(
 ) -> Result<()> {
     let attention = encode(inputs, mode, out, Some((gradients, grad_out)));
     for form in forms {
-        let (owner, rows) = if form.owns_keys { (&gradients.key, &inputs.key) } else { (&gradients.query, &inputs.query) };
+        let (owner, rows) =
+            if form.owns_keys { (&gradients.key, &inputs.key) } else { (&gradients.query, &inputs.query) };
         let args = entry::AttentionTileBackward {
             attention: arguments(target, inputs, mode, attention)?,
             grad_out: target.tensor(grad_out)?,

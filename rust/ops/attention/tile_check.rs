@@ -297,6 +297,9 @@ fn are_near(dtype: DType, found: &[u16], expected: &[Vec<f64>]) -> bool {
         DType::BF16 => bf16::from_bits(bits).to_f64(),
         _ => f16::from_bits(bits).to_f64(),
     };
-    results.iter().zip(expected.iter().flatten()).all(|(bits, right)| (value(*bits) - right).abs() <= TOLERANCE * largest)
+    results
+        .iter()
+        .zip(expected.iter().flatten())
+        .all(|(bits, right)| (value(*bits) - right).abs() <= TOLERANCE * largest)
         && after.iter().all(|bits| *bits == UNTOUCHED)
 }

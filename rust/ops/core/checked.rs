@@ -94,7 +94,7 @@ fn recall<F: Debug>(target: &Target, form: &F, subject: Subject, check: impl FnO
         Some(b"wrong") => return false,
         _ => {}
     }
-    // A signal may not end this, nor does it belong to the user's profile.
+    // Signals wait until the check has ended, and profiles do not show it.
     let _deferred = Deferred::new();
     let _untraced = Untraced::begin();
     match check() {

@@ -229,6 +229,7 @@ ALL_CALLS = """
     attend(1, 1, 1, 20, 70, 128, 128, bfloat16, mask="boolean")  # a query that sees no key
     attend(1, 2, 1, 40, 70, 32, 16, half, mask=0.0, enable_gqa=True)
     attend(1, 1, 1, 40, 70, 32, 32, half, mask=-65504.0)  # the lowest float16 hides keys
+    attend(1, 1, 1, 40, 70, 32, 32, half, scale=1e-50)  # 0 in float32
     attend(1, 1, 1, 40, 70, 12, 12, half)  # no whole chunks: another kernel
     nan = torch.randn(1, 1, 40, 64).half().to("opencl")
     nan[0, 0, 7, 3] = torch.nan
