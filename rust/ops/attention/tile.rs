@@ -133,7 +133,7 @@ pub(super) fn allows(target: &Target, inputs: &AttentionInputs<'_>, mode: &Atten
     !target.is_cpu()
         && matches!(query.dtype, DType::F16 | DType::BF16)
         && mode.keep_prob() >= 1.0
-        // Scores are compared before they are scaled, and those of hidden keys are -infinity.
+        // Scores are compared before they are scaled, so their order must stay; and -infinity times 0 is a NaN.
         && scale > 0.0
         && scale.is_finite()
         && queries >= TILE
