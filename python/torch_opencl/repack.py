@@ -149,7 +149,7 @@ def _unpacked(packed: Tensor, bits: int) -> Tensor:
     data = packed.contiguous().view(torch.uint8).view(rows, words * 4)
     if bits == 8:
         return data
-    # As many bytes as hold a whole number of codes.
+    # A group of bytes holds a whole number of codes.
     data = data.view(rows, -1, bits if bits % 2 else 1)
     if bits == 3:
         bytes_ = data.to(torch.int32)

@@ -121,6 +121,13 @@
 #define ROUNDED_BITS(x) (as_uint(x) + 0x7fffu + (as_uint(x) >> 16 & 1u))
 #define PACK_BFLOAT16(low, high) (ROUNDED_BITS(low) >> 16 | (ROUNDED_BITS(high) & 0xffff0000u))
 
+// Intel's instructions need sub-groups of this size.
+#if !TILE_EMULATED && (TILE_KIND == TILE_DPAS16 || TILE_KIND == TILE_DPAS8)
+#define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(TILE_LANES)))
+#else
+#define SUB_GROUP_SIZE
+#endif
+
 // Rows and columns of a tile, and values of k.
 #define TILE 16
 #define TILE_K 16

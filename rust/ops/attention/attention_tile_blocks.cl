@@ -81,10 +81,3 @@
     UNROLL for (int w = 0; w < WIDTH_TILES; ++w) tile_load_b(&b[w], b_rows, 0, WIDTH, w * TILE, n * TILE, lane); \
     tile_multiply(to, &a, b, 1, WIDTH_TILES, lane, sub_group TILE_PASS);                                         \
   }
-
-// Intel's instructions need sub-groups of this size.
-#if !TILE_EMULATED && (TILE_KIND == TILE_DPAS16 || TILE_KIND == TILE_DPAS8)
-#define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(TILE_LANES)))
-#else
-#define SUB_GROUP_SIZE
-#endif

@@ -8,6 +8,7 @@ pub mod query;
 pub mod tile;
 pub mod tile_backward;
 mod tile_check;
+mod tile_form;
 
 use std::sync::Arc;
 

@@ -37,7 +37,7 @@ INLINE TV lane_indices(void) {
   return v.vector;
 }
 
-// As load_mask, for a vector.
+// Does for a vector what load_mask does for a scalar.
 INLINE TV as_mask(TV v, int dtype) {
   if (dtype != DT_F16) return v;
   return v == (TV)-65504 ? (TV)LIT(-3.4028234663852886e38) : v;

@@ -6,8 +6,9 @@
 use half::{bf16, f16};
 
 use super::tile::Form;
-use super::tile_backward::{BackwardForm, OWN_ROWS};
-use crate::cl::Memory;
+use super::tile_backward::BackwardForm;
+use super::tile_form::Operands;
+use crate::cl::{Buffer, Memory};
 use crate::error::Result;
 use crate::kernels::entry::{self, Value};
 use crate::kernels::structs::attention_arguments::{Attention, RowStrides};
@@ -33,13 +34,13 @@ const LOG_TOLERANCE: f64 = 1e-3;
 
 /// Returns true if a form may be used on a device. The first use on a driver checks it.
 pub(super) fn is_right(target: &Target, form: &Form) -> bool {
-    let subject = Subject { family: Family::AttentionTile, kernel: "attention", kind: form.unit.kind.name() };
+    let subject = Subject { family: Family::AttentionTile, kernel: "attention", kind: form.operands.unit.kind.name() };
     OUTCOMES.is_right(target, form, subject, || check(target, form))
 }
 
 /// Returns true if a form of the backward pass may be used on a device. The first use on a driver checks it.
 pub(super) fn backward_is_right(target: &Target, form: &BackwardForm) -> bool {
-    let kind = form.unit.kind.name();
+    let kind = form.operands.unit.kind.name();
     let subject = Subject { family: Family::AttentionTileBackward, kernel: "attention's backward", kind };
     BACKWARD_OUTCOMES.is_right(target, form, subject, || check_backward(target, form))
 }
@@ -55,6 +56,13 @@ fn bytes_of(dtype: DType, value: f64) -> Vec<u8> {
         DType::F16 => f16::from_f64(value).to_ne_bytes().to_vec(),
         DType::BF16 => bf16::from_f64(value).to_ne_bytes().to_vec(),
         _ => (value as f32).to_ne_bytes().to_vec(),
+    }
+}
+
+fn value_of_bits(dtype: DType, bits: u16) -> f64 {
+    match dtype {
+        DType::BF16 => bf16::from_bits(bits).to_f64(),
+        _ => f16::from_bits(bits).to_f64(),
     }
 }
 
@@ -82,11 +90,38 @@ impl Rows {
     }
 }
 
+/// The inputs of a check on the device.
+struct Inputs {
+    rows: [Buffer; 3],
+    bias: Option<Buffer>,
+}
+
+impl Inputs {
+    fn upload(trial: &Trial<'_>, [query, key, value]: [&Rows; 3], bias: Option<&Rows>) -> Result<Self> {
+        let upload = |rows: &Rows| trial.upload(&rows.bytes);
+        Ok(Self { rows: [upload(query)?, upload(key)?, upload(value)?], bias: bias.map(upload).transpose()? })
+    }
+}
+
+/// The arguments that both kernels take.
+fn arguments(p: Attention, operands: &Operands, inputs: &Inputs, scale: f64) -> entry::AttentionArguments {
+    let [query, key, value] = inputs.rows.each_ref().map(start_of);
+    entry::AttentionArguments {
+        p,
+        query,
+        key,
+        value,
+        dtype0: operands.dtype,
+        bias: inputs.bias.as_ref().map_or(Memory::ABSENT, start_of),
+        dtype1: operands.bias.unwrap_or(operands.dtype),
+        scale: Value::real(Class::Float, scale),
+    }
+}
+
 /// The result of a query, and the logarithm of its sum of weights.
 fn expected(query: &[f64], keys: &Rows, values: &Rows, bias: Option<&[f64]>, seen: i64, scale: f64) -> (Vec<f64>, f64) {
-    let dot = |key: &[f64]| query.iter().zip(key).map(|(a, b)| a * b).sum::<f64>() * scale;
     let added = |key: i64| bias.and_then(|row| row.get(key as usize)).copied().unwrap_or_default();
-    let weights: Vec<f64> = (0..seen).map(|key| (dot(keys.row(key)) + added(key)).exp()).collect();
+    let weights: Vec<f64> = (0..seen).map(|key| (dot(query, keys.row(key)) * scale + added(key)).exp()).collect();
     let total: f64 = weights.iter().sum();
     let columns = values.row(0).len();
     let at = |row: i64, column: usize| values.row(row).get(column).copied().unwrap_or_default();
@@ -96,9 +131,10 @@ fn expected(query: &[f64], keys: &Rows, values: &Rows, bias: Option<&[f64]>, see
 
 /// Computes two heads that share their keys, with a causal mask, and compares all results.
 fn check(target: &Target, form: &Form) -> Result<bool> {
-    let Form { dtype, bias: bias_dtype, width, .. } = *form;
+    let Operands { dtype, bias: bias_dtype, width, unit } = form.operands;
+    let group = form.group();
     // A part of a block of queries too, and rows that are shorter than in local memory.
-    let (queries, head_dim, value_head_dim) = (form.queries() + 21, width - 8, width);
+    let (queries, head_dim, value_head_dim) = (group.own_rows() + 21, width - 8, width);
     let query = Rows::new(dtype, HEADS * queries, head_dim, 0, 1);
     let key = Rows::new(dtype, KEYS, head_dim, 5000, 1);
     let value = Rows::new(dtype, KEYS, value_head_dim, 9000, 3);
@@ -109,9 +145,7 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
     let mut logs = vec![UNTOUCHED_LOG; (HEADS * queries + GAP_ROWS) as usize];
 
     let trial = Trial::new(target)?;
-    let [query_memory, key_memory, value_memory] =
-        [trial.upload(&query.bytes)?, trial.upload(&key.bytes)?, trial.upload(&value.bytes)?];
-    let bias_memory = bias.as_ref().map(|bias| trial.upload(&bias.bytes)).transpose()?;
+    let inputs = Inputs::upload(&trial, [&query, &key, &value], bias.as_ref())?;
     let (out_memory, logs_memory) = (trial.upload(&out)?, trial.upload(&logs)?);
     let attention = Attention {
         heads: HEADS,
@@ -130,29 +164,17 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
         ..Attention::default()
     };
     let args = entry::AttentionTile {
-        attention: entry::AttentionArguments {
-            p: attention,
-            query: start_of(&query_memory),
-            key: start_of(&key_memory),
-            value: start_of(&value_memory),
-            dtype0: dtype,
-            bias: bias_memory.as_ref().map_or(Memory::ABSENT, start_of),
-            dtype1: bias_dtype.unwrap_or(dtype),
-            scale: Value::real(Class::Float, scale),
-        },
+        attention: arguments(attention, &form.operands, &inputs, scale),
         out: start_of(&out_memory),
         logsumexp: start_of(&logs_memory),
     };
     let kernel = form.program(target)?.kernel(entry::ATTENTION_TILE.name)?;
-    let groups = (HEADS * div_ceil(queries, form.queries())) as usize;
-    trial.run(&kernel, &args, groups, form.items() as usize)?;
+    let groups = (HEADS * div_ceil(queries, group.own_rows())) as usize;
+    trial.run(&kernel, &args, groups, group.items(unit) as usize)?;
     trial.download(&out_memory, &mut out)?;
     trial.download(&logs_memory, &mut logs)?;
 
-    let is_near = |bits: u16, expected: f64| {
-        let found = if dtype == DType::BF16 { bf16::from_bits(bits).to_f64() } else { f16::from_bits(bits).to_f64() };
-        (found - expected).abs() <= TOLERANCE
-    };
+    let is_near = |bits: u16, expected: f64| (value_of_bits(dtype, bits) - expected).abs() <= TOLERANCE;
     let is_row = |(index, (found, log)): (i64, (&[u16], &f32))| {
         if index >= HEADS * queries {
             return found.iter().all(|bits| *bits == UNTOUCHED) && *log == UNTOUCHED_LOG;
@@ -213,8 +235,9 @@ fn gradients(inputs: [&Rows; 4], bias: Option<&Rows>, first: i64, rows: i64, sca
 
 /// Computes the gradients of two heads that share their keys, with a causal mask, and compares them.
 fn check_backward(target: &Target, form: &BackwardForm) -> Result<bool> {
-    let BackwardForm { dtype, bias: bias_dtype, width, owns_keys, .. } = *form;
-    let (rows, head_dim, value_head_dim) = (OWN_ROWS + 21, width - 8, width);
+    let BackwardForm { operands: Operands { dtype, bias: bias_dtype, width, unit }, owns_keys } = *form;
+    let group = form.group();
+    let (rows, head_dim, value_head_dim) = (group.own_rows() + 21, width - 8, width);
     let query = Rows::new(dtype, HEADS * rows, head_dim, 0, 1);
     let key = Rows::new(dtype, rows, head_dim, 5000, 1);
     let value = Rows::new(dtype, rows, value_head_dim, 9000, 1);
@@ -239,10 +262,8 @@ fn check_backward(target: &Target, form: &BackwardForm) -> Result<bool> {
     };
 
     let trial = Trial::new(target)?;
-    let upload = |rows: &Rows| trial.upload(&rows.bytes);
-    let (query_memory, key_memory, value_memory) = (upload(&query)?, upload(&key)?, upload(&value)?);
-    let (grad_memory, terms_memory) = (upload(&grad_out)?, trial.upload(&terms)?);
-    let bias_memory = bias.as_ref().map(upload).transpose()?;
+    let inputs = Inputs::upload(&trial, [&query, &key, &value], bias.as_ref())?;
+    let (grad_memory, terms_memory) = (trial.upload(&grad_out.bytes)?, trial.upload(&terms)?);
     let untouched = |rows: usize, columns: i64| vec![UNTOUCHED; (rows as i64 + GAP_ROWS) as usize * columns as usize];
     let (mut out, mut value_out) = (untouched(owned.len(), head_dim), untouched(values.len(), value_head_dim));
     let (out_memory, value_out_memory) = (trial.upload(&out)?, trial.upload(&value_out)?);
@@ -266,16 +287,7 @@ fn check_backward(target: &Target, form: &BackwardForm) -> Result<bool> {
         ..Attention::default()
     };
     let args = entry::AttentionTileBackward {
-        attention: entry::AttentionArguments {
-            p: attention,
-            query: start_of(&query_memory),
-            key: start_of(&key_memory),
-            value: start_of(&value_memory),
-            dtype0: dtype,
-            bias: bias_memory.as_ref().map_or(Memory::ABSENT, start_of),
-            dtype1: bias_dtype.unwrap_or(dtype),
-            scale: Value::real(Class::Float, scale),
-        },
+        attention: arguments(attention, &form.operands, &inputs, scale),
         grad_out: start_of(&grad_memory),
         row_terms: start_of(&terms_memory),
         grad_owned: start_of(&out_memory),
@@ -283,7 +295,8 @@ fn check_backward(target: &Target, form: &BackwardForm) -> Result<bool> {
     };
     let kernel = form.program(target)?.kernel(entry::ATTENTION_TILE_BACKWARD.name)?;
     let owners = if owns_keys { 1 } else { HEADS };
-    trial.run(&kernel, &args, (owners * div_ceil(rows, OWN_ROWS)) as usize, form.items() as usize)?;
+    let groups = (owners * div_ceil(rows, group.own_rows())) as usize;
+    trial.run(&kernel, &args, groups, group.items(unit) as usize)?;
     trial.download(&out_memory, &mut out)?;
     trial.download(&value_out_memory, &mut value_out)?;
     Ok(are_near(dtype, &out, &owned) && are_near(dtype, &value_out, &values))
@@ -293,10 +306,7 @@ fn check_backward(target: &Target, form: &BackwardForm) -> Result<bool> {
 fn are_near(dtype: DType, found: &[u16], expected: &[Vec<f64>]) -> bool {
     let largest = expected.iter().flatten().fold(0.0f64, |most, value| most.max(value.abs()));
     let (results, after) = found.split_at_checked(expected.iter().map(Vec::len).sum()).unwrap_or((&[], &[]));
-    let value = |bits: u16| match dtype {
-        DType::BF16 => bf16::from_bits(bits).to_f64(),
-        _ => f16::from_bits(bits).to_f64(),
-    };
+    let value = |bits: u16| value_of_bits(dtype, bits);
     results
         .iter()
         .zip(expected.iter().flatten())

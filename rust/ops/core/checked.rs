@@ -39,10 +39,10 @@ pub struct Outcomes<F> {
     known: RwLock<Option<HashMap<(i32, F), bool>>>,
 }
 
-/// What a warning says of a kernel that is not used.
+/// Names a kernel in the warning that it is not used.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
-    /// What its programs are for.
+    /// The family of its programs.
     pub family: Family,
     /// "matmul", for "the matmul kernel".
     pub kernel: &'static str,

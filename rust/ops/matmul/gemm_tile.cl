@@ -117,13 +117,6 @@ INLINE uint4 fetch_chunk(__global const ushort *at, int count, bool aligned) {
   UNROLL for (int t = 0; t < COLUMN_TILES; ++t)                                            \
       tile_load_b(&(to_b)[t], b_block, B_ALONG_K, B_WIDTH, first_column + t * TILE, k, lane);
 
-// Intel's instructions need sub-groups of this size.
-#if !TILE_EMULATED && (TILE_KIND == TILE_DPAS16 || TILE_KIND == TILE_DPAS8)
-#define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(TILE_LANES)))
-#else
-#define SUB_GROUP_SIZE
-#endif
-
 // Global size: blocks * batches * splits groups of ITEMS, in one dimension.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void gemm_tile(
     __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, Matrix a_layout, Matrix b_layout,
