@@ -183,6 +183,15 @@ def test_tensors_that_do_not_fit_are_refused_by_layer(tmp_path, device):
         load(tmp_path, device_map="opencl")
 
 
+def test_experts_in_one_tensor_are_refused(tmp_path, device):
+    write(tmp_path, "llama", GPTQ, lambda rows, columns: stored_gptq(rows, columns, 4))
+    tensors = safetensors.load_file(tmp_path / "model.safetensors")
+    moved = {name.replace("layers.1.mlp.", "layers.1.mlp.experts.0."): tensor for name, tensor in tensors.items()}
+    safetensors.save_file(moved, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"layer model\.layers\.1\.mlp\.experts\.0\.\w+: experts in one tensor"):
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path, device_map="opencl")
+
+
 def test_input_of_another_width_is_refused(device):
     tensors, _ = stored_gptq(64, 128, 4, act_order=True)
     layer = from_gptq(**{name: tensor.to(device) for name, tensor in tensors.items()})

@@ -63,7 +63,11 @@ class _Quantizer(HfQuantizer):
             # A model may be loaded without its head, or from a file of one.
             names = stored_name, stored_name.removeprefix(prefix), prefix + stored_name
             name = next((name for name in names if name in modules), None)
-            # transformers reports tensors that the model does not expect.
+            if name is None and ".experts." in stored_name:
+                raise ValueError(
+                    f"layer {stored_name}: the model has its experts in one tensor, which is not supported"
+                )
+            # transformers reports other tensors that the model does not expect.
             if name is None:
                 continue
             module = modules[name]

@@ -21,9 +21,11 @@ _QUANTIZERS = "torch_opencl.integrations._quantizers"
 
 def enable() -> None:
     """Make transformers, and accelerate under it, use OpenCL; see :func:`torch_opencl.integrations.enable`."""
+    # May fail with another version of transformers, before anything is changed.
+    quantizers = importlib.import_module(_QUANTIZERS)
     accelerate.enable()
     _CHANGES.apply()
-    importlib.import_module(_QUANTIZERS).enable()
+    quantizers.enable()
 
 
 def disable() -> None:
