@@ -64,9 +64,7 @@ class _Quantizer(HfQuantizer):
             names = stored_name, stored_name.removeprefix(prefix), prefix + stored_name
             name = next((name for name in names if name in modules), None)
             if name is None and ".experts." in stored_name:
-                raise ValueError(
-                    f"layer {stored_name}: the model has its experts in one tensor, which is not supported"
-                )
+                raise ValueError(f"layer {stored_name}: experts in one tensor are not supported")
             # transformers reports other tensors that the model does not expect.
             if name is None:
                 continue
