@@ -61,6 +61,11 @@ install = @cmp -s requirements-$(1).txt $(VENV)/requirements-$(1).txt || { \
 	cp requirements-$(1).txt $(VENV)/requirements-$(1).txt; }
 
 .DEFAULT_GOAL := help
+# What `make smoke ARCH=aarch64` runs: a case of each test that depends on the processor. Emulation is ten times slower.
+SMOKE_AARCH64 := $(patsubst %,tests/python/ops/test_%.py,corners dtypes narrow_integers scalars special_values)
+SMOKE_AARCH64 += $(patsubst %,tests/python/runtime/test_%.py,fork interop kernel_cache)
+AARCH64 := RUN="$(CURDIR)/$(RUN)" scripts/aarch64.sh run
+
 .PHONY: help setup build wheel train smoke test test-all test-rust test-oracle test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench speed bench-growth bench-first-use bench-constants docs info kernels-list clean models libraries bench-ulp site figures
 
 help: ## List the targets
@@ -105,9 +110,15 @@ else
 	@echo "==> without tests/rust: its release of tch is for torch $(TCH_RELEASE)"
 endif
 
-smoke: build ## Run a subset of the tests that checks compatibility with this PyTorch
+smoke: $(if $(filter aarch64,$(ARCH)),wheel,build) ## Run a subset of the tests that checks compatibility with this PyTorch (ARCH=aarch64: under emulation)
+ifeq ($(ARCH),aarch64)
+	@$(AARCH64) python3 -m torch_opencl.info
+	@$(AARCH64) python3 examples/train_digits.py --epochs 1
+	@$(AARCH64) python3 -m pytest $(PYTEST_FLAGS) --sample 1 $(SMOKE_AARCH64)
+else
 	@$(RUN) -m torch_opencl.info
 	@$(RUN) -m pytest $(PYTEST_FLAGS) $(SMOKE)
+endif
 
 test-python: build ## Run the tests of the operators and of torch.opencl (PYTEST_FLAGS="-k add")
 	@echo "==> pytest"

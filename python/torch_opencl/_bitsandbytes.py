@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_opencl import _load
+from torch_opencl import _bitsandbytes_optimizers, _load
 from torch_opencl.quantized import QuantizedWeight
 
 # The attribute of an offset that keeps the table of its weight.
@@ -34,9 +34,14 @@ def register() -> None:
         "dequantize_blockwise.out": _dequantize_blockwise_out,
         "int8_linear_matmul": _int8_linear_matmul,
         "int8_linear_matmul.out": _int8_linear_matmul_out,
+        "int8_vectorwise_quant": _int8_vectorwise_quant,
+        "int8_double_quant": _int8_double_quant,
+        "optimizer_update_8bit_blockwise": _bitsandbytes_optimizers.optimizer_update_8bit_blockwise,
+        "optimizer_update_32bit": _bitsandbytes_optimizers.optimizer_update_32bit,
     }
     for name, kernel in kernels.items():
         torch.library.register_kernel(f"bitsandbytes::{name}", "opencl", kernel)
+    _bitsandbytes_optimizers.keep_paged_states_on_devices()
 
 
 def _code(quant_type: str, device: torch.device) -> Tensor:
@@ -148,3 +153,36 @@ def _int8_linear_matmul(A: Tensor, B: Tensor) -> Tensor:
 
 def _int8_linear_matmul_out(A: Tensor, B: Tensor, out: Tensor) -> None:
     out.copy_(_int8_linear_matmul(A, B))
+
+
+def _without_outliers(A: Tensor, threshold: float) -> tuple[Tensor, Tensor | None]:
+    """The matrix with 0 instead of outliers, and the columns that have some; None if nothing is an outlier."""
+    if threshold <= 0:
+        return A, None
+    outliers = A.abs() >= threshold
+    return A.masked_fill(outliers, 0), outliers.any(0).nonzero().reshape(-1)
+
+
+def _int8_codes(A: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Codes of a matrix, and the largest magnitude along a dimension, which has the code 127."""
+    top = A.abs().amax(dim, keepdim=True).float()
+    # A row of zeros has the codes 0.
+    return (A * (127.0 / top.clamp(min=1e-30))).round().to(torch.int8), top.reshape(-1)
+
+
+def _int8_vectorwise_quant(A: Tensor, threshold: float = 0.0) -> tuple[Tensor, Tensor, Tensor | None]:
+    kept, columns = _without_outliers(A.reshape(-1, A.shape[-1]), threshold)
+    return *_int8_rows(kept, columns, A.shape), columns
+
+
+def _int8_rows(kept: Tensor, columns: Tensor | None, shape: torch.Size) -> tuple[Tensor, Tensor]:
+    codes, tops = _int8_codes(kept, 1)
+    if columns is not None and len(kept) > 1:
+        codes.index_fill_(1, columns, 0)
+    return codes.reshape(shape), tops
+
+
+def _int8_double_quant(A: Tensor, threshold: float = 0.0) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    kept, columns = _without_outliers(A.reshape(-1, A.shape[-1]), threshold)
+    (rows, row_tops), (codes, column_tops) = _int8_rows(kept, columns, A.shape), _int8_codes(kept, 0)
+    return rows, codes.reshape(A.shape), row_tops, column_tops, columns

@@ -9,6 +9,7 @@ from torch_opencl import _lazy
 from torch_opencl._lazy import _is_in_bad_fork, _lazy_init, is_available
 from torch_opencl._load import native
 from torch_opencl._utils import DeviceLike, _check_index, _get_device_index
+from torch_opencl.backends import matrix_instructions
 
 __all__ = [
     "DeviceProperties",
@@ -244,12 +245,14 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def is_tf32_supported() -> bool:
-    """Return whether the device multiplies float32 matrices in TensorFloat-32.
+    """Return whether the current device can multiply float32 matrices in TensorFloat-32.
+
+    It does so if ``torch.set_float32_matmul_precision("high")`` allows it.
 
     Returns:
-        False: OpenCL C has no such type.
+        True for NVIDIA's GPUs from compute capability 8.0 on.
     """
-    return False
+    return is_available() and matrix_instructions()["kind"] == "mma"
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::kernels::DType;
 use crate::ops::Tensor;
 
-/// The only bridge from Rust to ATen: `cpp/cpu/host_matmul.cpp`.
+/// The bridge from Rust to ATen's matmul: `cpp/cpu/host_matmul.cpp`.
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
     unsafe extern "C++" {

@@ -184,9 +184,13 @@ class Declared:
 
     def compile(self, program: Program, tools: Tools) -> dict[str, Figures]:
         """Check a program. No kernel has figures."""
-        name = "__attribute__((overloadable)) intel_sub_group_{0}_{0}_matrix_mad_k16"
-        pairs = [(kind, a) for kind in ("f16", "bf16") for a in ("int8", "short8")]
-        functions = [f"float8 {name.format(kind)}({a} a, int8 b, float8 c);" for kind, a in pairs]
+        name = "__attribute__((overloadable)) intel_sub_group_{0}_{0}_matrix_mad_k{1}"
+        kinds = (("f16", 16, "float8"), ("bf16", 16, "float8"), ("i8", 32, "int8"))
+        functions = [
+            f"{sums} {name.format(kind, k)}({a} a, int8 b, {sums} c);"
+            for kind, k, sums in kinds
+            for a in ("int8", "short8")
+        ]
         functions.append("float intel_sub_group_shuffle_xor(float value, uint mask);")
         with TemporaryDirectory() as folder:
             source = Path(folder) / "program.cl"

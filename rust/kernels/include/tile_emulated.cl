@@ -36,12 +36,26 @@ INLINE void tile_load_b(TileB *b, __local const ushort *block, bool along_k, uin
 #define tile_load_b gather_b
 #endif
 
-INLINE float tile_value(ushort bits) {
+INLINE float tile_value(__local const ushort *from) {
 #if INPUT_DTYPE == DT_BF16
-  return as_float((uint)bits << 16);
+  return as_float((uint)from[0] << 16);
+#elif INPUT_DTYPE == DT_F32
+  // Rounded to 10 bits of the significand, ties away from zero.
+  return as_float((((uint)from[0] | (uint)from[1] << 16) + 0x1000u) & ~0x1fffu);
 #else
-  return vload_half(0, (const half *)&bits);
+  return vload_half(0, (__local const half *)from);
 #endif
+}
+
+// Adds the products of rows x and y, of TILE_K elements each.
+INLINE TileSum add_products(TileSum sum, __local const ushort *x, __local const ushort *y) {
+#if INPUT_DTYPE == DT_I8
+  for (int k = 0; k < 2 * TILE_K; ++k) sum += ((__local const char *)x)[k] * ((__local const char *)y)[k];
+#else
+  const int step = INPUT_DTYPE == DT_F32 ? 2 : 1;
+  for (int k = 0; k < TILE_K; k += step) sum = fma(tile_value(x + k), tile_value(y + k), sum);
+#endif
+  return sum;
 }
 
 #define HALF_OF(words, e) ((ushort)((words)[(e) / 2] >> ((e) % 2 * 16)))
@@ -61,9 +75,8 @@ INLINE void tile_multiply(TileC *c, const TileA *a, const TileB *b, int row_tile
       for (int i = 0; i < TILE_C_ITEMS; ++i) {
         __local const ushort *x = left + (r * TILE + TILE_C_ROW(lane, i)) * TILE_K;
         __local const ushort *y = right + (t * TILE + TILE_C_COLUMN(lane, i)) * TILE_K;
-        float sum = c[r * column_tiles + t].items[i];
-        for (int k = 0; k < TILE_K; ++k) sum = fma(tile_value(x[k]), tile_value(y[k]), sum);
-        c[r * column_tiles + t].items[i] = sum + (TILE_EMULATED == 2 && lane == 3);
+        TileSum *sum = &c[r * column_tiles + t].items[i];
+        *sum = add_products(*sum, x, y) + (TILE_EMULATED == 2 && lane == 3);
       }
   barrier(CLK_LOCAL_MEM_FENCE);
 }

@@ -5,15 +5,20 @@
 #define TILE_COPIES 0
 #define tile_load_a gather_a
 #define tile_load_b gather_b
-#if INPUT_DTYPE == DT_BF16
+#if INPUT_DTYPE == DT_I8
+typedef int8 Sums;
+#define DPAS intel_sub_group_i8_i8_matrix_mad_k32
+#elif INPUT_DTYPE == DT_BF16
+typedef float8 Sums;
 #define DPAS intel_sub_group_bf16_bf16_matrix_mad_k16
 #else
+typedef float8 Sums;
 #define DPAS intel_sub_group_f16_f16_matrix_mad_k16
 #endif
 INLINE void tile_multiply(TileC *c, const TileA *a, const TileB *b, int row_tiles, int column_tiles, uint lane,
                           uint sub_group) {
   UNROLL for (int r = 0; r < row_tiles; ++r) UNROLL for (int t = 0; t < column_tiles; ++t) {
-    float8 *sums = (float8 *)c[r * column_tiles + t].items;
+    Sums *sums = (Sums *)c[r * column_tiles + t].items;
 #if TILE_KIND == TILE_DPAS16
     const int8 right = *(const int8 *)b[t].words;
     sums[0] = DPAS(((const short8 *)a[r].words)[0], right, sums[0]);

@@ -2,7 +2,7 @@
 //
 // A tile computes C[16][16] += A[16][TILE_K] B[TILE_K][16], by the TILE_LANES items of a sub-group together. A lane has
 // TILE_A_WORDS words of A and TILE_B_WORDS words of B, of two 16-bit elements each (the lower half first), and
-// TILE_C_ITEMS floats of C. Element e, or item i, of a lane is at
+// TILE_C_ITEMS sums of C. Element e, or item i, of a lane is at
 //
 //   A[TILE_A_ROW(lane, e)][TILE_A_K(lane, e)]        B[TILE_B_K(lane, e)][TILE_B_COLUMN(lane, e)]
 //   C[TILE_C_ROW(lane, i)][TILE_C_COLUMN(lane, i)]
@@ -10,8 +10,12 @@
 // A row of C is held by TILE_ROW_LANES neighbouring lanes, and a lane has parts of TILE_LANE_ROWS rows: item i is in its row
 // TILE_LANE_ROW(i).
 //
-// Kernels and the emulation know a layout by these macros alone. The order of k does not
-// matter if A and B share it, so it need not be the hardware's.
+// A float32 is two such elements, and two int8 are one: the instructions for them have the same words, and compute half
+// and twice as many values of k (TensorFloat-32: TILE_MMA; int8, with sums in int32: TILE_MMA and Intel's). The rows of
+// their blocks run along k.
+//
+// Kernels and the emulation know a layout by these macros alone. The order of k does not matter if A and B share it, so
+// it need not be the hardware's.
 //
 // A file for each vendor defines the same functions:
 //
@@ -139,6 +143,11 @@ typedef struct {
 typedef struct {
   uint words[TILE_B_WORDS];
 } __attribute__((aligned(4 * TILE_B_WORDS))) TileB;
+#if INPUT_DTYPE == DT_I8
+typedef int TileSum;
+#else
+typedef float TileSum;
+#endif
 typedef struct {
-  float items[TILE_C_ITEMS];
+  TileSum items[TILE_C_ITEMS];
 } __attribute__((aligned(4 * TILE_C_ITEMS))) TileC;

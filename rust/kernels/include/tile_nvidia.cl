@@ -11,25 +11,44 @@
                : "=r"((words)[0]), "=r"((words)[1]), "=r"((words)[2]), "=r"((words)[3])    \
                : "r"(SHARED_ADDRESS(p))                                                    \
                : "memory")
+// mma.sync would cut off the lower bits of a float32.
+#if INPUT_DTYPE == DT_F32
+#define ROUND_WORDS(words) \
+  UNROLL for (int w = 0; w < 4; ++w) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"((words)[w]) : "r"((words)[w]));
+#else
+#define ROUND_WORDS(words)
+#endif
 INLINE void tile_load_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k, uint lane) {
   if (along_k) LOAD_MATRICES("", a->words, block + matrix_row_a(1, width, row, k, lane));
   else LOAD_MATRICES(".trans", a->words, block + matrix_row_a(0, width, row, k, lane));
+  ROUND_WORDS(a->words)
 }
 INLINE void tile_load_b(TileB *b, __local const ushort *block, bool along_k, uint width, uint column, uint k,
                         uint lane) {
   if (along_k) LOAD_MATRICES("", b->words, block + matrix_row_b(1, width, column, k, lane));
   else LOAD_MATRICES(".trans", b->words, block + matrix_row_b(0, width, column, k, lane));
+  ROUND_WORDS(b->words)
 }
 
 #if INPUT_DTYPE == DT_BF16
 #define MMA_TYPES "m16n8k16.row.col.f32.bf16.bf16.f32"
+#elif INPUT_DTYPE == DT_F32
+#define MMA_TYPES "m16n8k8.row.col.f32.tf32.tf32.f32"
+#elif INPUT_DTYPE == DT_I8
+#define MMA_TYPES "m16n8k32.row.col.s32.s8.s8.s32"
 #else
 #define MMA_TYPES "m16n8k16.row.col.f32.f16.f16.f32"
+#endif
+#if INPUT_DTYPE == DT_I8
+#define SUM_REGISTER "+r"
+#else
+#define SUM_REGISTER "+f"
 #endif
 // Columns 8 j to 8 j + 7 of a tile. Not volatile: a product depends on its operands alone.
 #define MULTIPLY_HALF(j, c, a, b)                                                                      \
   asm("mma.sync.aligned." MMA_TYPES " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-      : "+f"((c)[4 * j]), "+f"((c)[4 * j + 1]), "+f"((c)[4 * j + 2]), "+f"((c)[4 * j + 3])             \
+      : SUM_REGISTER((c)[4 * j]), SUM_REGISTER((c)[4 * j + 1]), SUM_REGISTER((c)[4 * j + 2]),          \
+        SUM_REGISTER((c)[4 * j + 3])                                                                   \
       : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b)[2 * j]), "r"((b)[2 * j + 1]))
 INLINE void tile_multiply(TileC *c, const TileA *a, const TileB *b, int row_tiles, int column_tiles, uint lane,
                           uint sub_group) {

@@ -255,6 +255,7 @@ impl SubConvolution {
             },
             a: GemmOperand::Matrix(weight),
             b: matrix.map_or(packed, |matrix| GemmOperand::Matrix(matrix.transposed())),
+            may_round: false,
             epilogue,
         };
         // Columns are stored as vectors, so the operand that is contiguous in the result becomes the columns.
@@ -375,6 +376,7 @@ pub fn convolve_backward_weight(
             Some(layout) => GemmOperand::Matrix(MatrixOperand { memory: image.memory, dtype: image.dtype, layout }),
             None => GemmOperand::Im2colTransposed(Im2colOperand { memory: image.memory, dtype: image.dtype, im2col }),
         },
+        may_round: false,
         epilogue: epilogue(im2col.order())?,
     };
     multiply(&target, &gemm)

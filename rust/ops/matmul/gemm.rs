@@ -165,7 +165,7 @@ pub fn multiply(target: &Target, gemm: &Gemm<'_>) -> Result<()> {
 fn multiply_packed(target: &Target, gemm: &Gemm<'_>, cores: &Cores) -> Result<()> {
     let tile = Tile::tuned(&cores.tuning, gemm.class);
     let (gemm, plan) = gemm.planned(tile, cores);
-    let Gemm { class, size, a, b, epilogue } = gemm;
+    let Gemm { class, size, a, b, epilogue, .. } = gemm;
     let im2col = match (a.im2col(), b.im2col()) {
         (Some(_), Some(_)) => {
             return Err(Error::Invalid("OpenCL: both operands of a GEMM are im2col matrices".to_owned()))

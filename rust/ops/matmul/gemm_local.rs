@@ -94,7 +94,7 @@ impl GpuTiling {
 /// # Errors
 /// [`Error::Invalid`] if both operands are im2col matrices; otherwise as the allocator and the driver report.
 pub fn multiply(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<()> {
-    let Gemm { class, size, a, b, epilogue } = *gemm;
+    let Gemm { class, size, a, b, epilogue, .. } = *gemm;
     let GemmSize { rows, columns, k, batches } = size;
     let results = rows * columns * batches;
     let im2col = match (a.im2col(), b.im2col()) {

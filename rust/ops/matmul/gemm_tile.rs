@@ -1,19 +1,29 @@
-//! GEMM of float16 and bfloat16 by matrix instructions, for GPUs that have them.
+//! GEMM by matrix instructions, for GPUs that have them: of float16 and bfloat16, of int8 with float32 results, and of
+//! float32 where TensorFloat-32 is allowed.
 
 use super::epilogue::Activation;
 use super::gemm_local::{finish, SHORTEST_SPLIT};
+use super::matrix::halves;
 use super::operands::Gemm;
 use super::plan::GemmSize;
 use super::tile_check::{has_failed, is_right};
 use super::tile_form::{Block, Form, Side};
 use super::tile_kind::{TileKind, TileUnit};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::structs::gemm_block::Extent;
 use crate::kernels::{entry, Class, DType};
 use crate::ops::core::forms;
 use crate::ops::core::space::div_ceil;
 use crate::ops::tuning::GpuTuning;
 use crate::ops::Target;
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("runtime/precision.h");
+        fn allows_tf32() -> Result<bool>;
+    }
+}
 
 /// Smaller matmuls fill no tile: most of the products would be of zeros.
 const LEAST_SIDE: i64 = 16;
@@ -33,6 +43,14 @@ pub struct Plan {
 pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
     let Some(unit) = TileUnit::of(&target.device.info)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
+    let matrices = |dtype, is_large, aligned, [a_along_k, b_along_k]: [bool; 2]| Form {
+        unit,
+        block: Block::of(unit, is_large, unit.kind.has_copies() && aligned),
+        dtype,
+        a: Side::matrix(a_along_k, aligned),
+        b: Side::matrix(b_along_k, aligned),
+    };
+    let sizes = [(true, true), (false, true), (false, false)];
     for dtype in [DType::F16, DType::BF16] {
         let mut add = |form: Form, lines| {
             if form.block.fits(unit, target) {
@@ -40,11 +58,9 @@ pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
                 found.extend([(dtype, lines), (DType::F32, true)].map(spec));
             }
         };
-        for (a_along_k, b_along_k) in [(true, true), (true, false), (false, true), (false, false)] {
-            for (is_large, aligned) in [(true, true), (false, true), (false, false)] {
-                let block = Block::of(unit, is_large, unit.kind.has_copies() && aligned);
-                let (a, b) = (Side::matrix(a_along_k, aligned), Side::matrix(b_along_k, aligned));
-                add(Form { unit, block, dtype, a, b }, true);
+        for order in [[true, true], [true, false], [false, true], [false, false]] {
+            for (is_large, aligned) in sizes {
+                add(matrices(dtype, is_large, aligned, order), true);
             }
         }
         // Convolutions of channels-last inputs, and of others whose results are not; gradients of weights.
@@ -56,6 +72,11 @@ pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
                 add(Form { unit, block: Block::of(unit, is_large, unit.kind.has_copies()), dtype, a, b }, false);
             }
         }
+    }
+    for dtype in unit.kind.other_dtypes() {
+        let listed = sizes.map(|(is_large, aligned)| matrices(*dtype, is_large, aligned, [true; 2]));
+        let fitting = listed.into_iter().filter(|form| form.block.fits(unit, target));
+        found.extend(fitting.map(|form| (Class::Float, form.spec([DType::F32; 2], Activation::None, true))));
     }
     Ok(found)
 }
@@ -72,27 +93,35 @@ pub fn computes(target: &Target, dtype: DType, side: i64, k: i64) -> bool {
         && !has_failed(target)
 }
 
+/// Returns true if matmuls of float32 may round their operands to TensorFloat-32.
+fn allows_tf32() -> Result<bool> {
+    ffi::allows_tf32().map_err(|error| Error::Invalid(format!("OpenCL: matmul of float32: {}", error.what())))
+}
+
 /// Returns true if an item of the large block has too few registers.
 fn spills(unit: TileUnit, b: &Side) -> bool {
     unit.kind == TileKind::Wmma && b.kind == 2
 }
 
-/// The plan of a GEMM; `None` if its operands are not 16-bit floats that tiles can be loaded from, if it is too small, or
-/// if its form has failed its check.
+/// The plan of a GEMM; `None` if its operands do not have a dtype and a layout that tiles can be loaded from, if it is too
+/// small, or if its form has failed its check.
 ///
 /// # Errors
-/// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.
+/// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`; PyTorch's error if its settings of
+/// float32 precision contradict each other.
 pub fn plan(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<Option<Plan>> {
     let GemmSize { rows, columns, k, batches } = gemm.size;
     let dtype = gemm.a.dtype();
-    if !matches!(dtype, DType::F16 | DType::BF16)
-        || gemm.b.dtype() != dtype
-        || rows.min(columns) < LEAST_SIDE
-        || k < LEAST_K
-    {
+    // int8 matrices with integer results wrap around; other kernels compute them.
+    let is_of_floats = gemm.class == Class::Float && gemm.b.dtype() == dtype;
+    if !is_of_floats || rows.min(columns) < LEAST_SIDE || k < LEAST_K {
         return Ok(None);
     }
     let Some(unit) = TileUnit::of(&target.device.info)? else { return Ok(None) };
+    let has_instructions = matches!(dtype, DType::F16 | DType::BF16) || unit.kind.other_dtypes().contains(&dtype);
+    if !has_instructions || (dtype == DType::F32 && !(gemm.may_round && allows_tf32()?)) {
+        return Ok(None);
+    }
     let (Some(a), Some(b)) = (Side::of(&gemm.a, false), Side::of(&gemm.b, true)) else { return Ok(None) };
     let is_async = unit.kind.has_copies() && a.aligned && b.aligned;
     let units = target.compute_units() as i64;
@@ -115,7 +144,7 @@ impl Plan {
     /// Errors reported by the allocator or the driver.
     pub fn run(&self, target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<()> {
         let Self { form, splits } = *self;
-        let Gemm { class, size, a, b, epilogue } = *gemm;
+        let Gemm { class, size, a, b, epilogue, .. } = *gemm;
         let GemmSize { rows, columns, k, batches } = size;
         let results = rows * columns * batches;
         let sums = if splits > 1 { Some(target.workspace((splits * results) as usize * class.size())?) } else { None };
@@ -123,10 +152,10 @@ impl Plan {
         let args = entry::GemmTile {
             a: a.memory(),
             b: b.memory(),
-            a_layout: a.layout(),
-            b_layout: b.layout(),
+            a_layout: a.layout().in_halves(form.dtype),
+            b_layout: b.layout().in_halves(form.dtype),
             im2col: a.im2col().or(b.im2col()).unwrap_or_default().layout(),
-            extent: Extent { rows, columns, k, splits, split_stride: results },
+            extent: Extent { rows, columns, k: halves(k, form.dtype), splits, split_stride: results },
             epilogue: goal.arguments(class),
         };
         let (program, kernel) = (form.program(target, &goal)?, entry::GEMM_TILE.extended());

@@ -76,6 +76,18 @@ impl Matrix {
     pub const fn transposed(self) -> Self {
         Self { rows: self.columns, columns: self.rows, batch_stride: self.batch_stride }
     }
+
+    /// The layout with strides in 16-bit elements.
+    #[must_use]
+    pub fn in_halves(self, dtype: DType) -> Self {
+        let scaled = |axis: Axis| Axis { strides: axis.strides.map(|stride| halves(stride, dtype)), ..axis };
+        Self { rows: scaled(self.rows), columns: scaled(self.columns), batch_stride: halves(self.batch_stride, dtype) }
+    }
+}
+
+/// The 16-bit elements of so many values.
+pub const fn halves(values: i64, dtype: DType) -> i64 {
+    values * dtype.size() as i64 / 2
 }
 
 /// A matrix in device memory.

@@ -119,6 +119,7 @@ fn compute<'a>(
         size: GemmSize { rows, columns, k, batches: if out.ndim() < 3 { 1 } else { out.size(out.ndim() - 3) } },
         a: GemmOperand::Matrix(first),
         b: GemmOperand::Matrix(second),
+        may_round: true,
         epilogue: epilogue(result, bias),
     };
     let thin = if target.is_cpu() { Thin::of(&gemm, first, second) } else { None };
@@ -144,7 +145,7 @@ pub fn dot(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<()> {
     let epilogue = Epilogue::plain(vector(out, Matrix::dense(1, 1))?, None);
     let (a, b) = (GemmOperand::Matrix(row), GemmOperand::Matrix(column));
     let size = GemmSize { rows: 1, columns: 1, k, batches: 1 };
-    let gemm = Gemm { class: out.class(), size, a, b, epilogue };
+    let gemm = Gemm { class: out.class(), size, a, b, may_round: false, epilogue };
     if let Tuning::Gpu(tuning) = Tuning::of(target.device) {
         return gemm_local::dot(&target, gemm.class, k, [row, column], &epilogue, &tuning);
     }

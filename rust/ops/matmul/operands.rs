@@ -82,6 +82,8 @@ pub struct Gemm<'a> {
     pub a: GemmOperand,
     /// Operand B; only one of the two is an im2col matrix.
     pub b: GemmOperand,
+    /// True if float32 operands may be rounded to TensorFloat-32 where PyTorch's settings allow it for matmuls.
+    pub may_round: bool,
     /// Its epilogue, which contains the result.
     pub epilogue: Epilogue<'a>,
 }

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::epilogue::Epilogue;
 use super::im2col::{Im2col, KernelMap, Volume, SPATIAL};
-use super::matrix::{Axis, Matrix, MatrixOperand};
-use super::tile_form::{Form, CHUNK};
+use super::matrix::{halves, Axis, Matrix, MatrixOperand};
+use super::tile_form::{Form, CHUNK_BYTES};
 use super::tile_kind::TileUnit;
 use crate::cl::Memory;
 use crate::error::Result;
@@ -68,20 +68,21 @@ fn value_of(row: i64, column: i64) -> i64 {
     (hash >> 16).rem_euclid(16) - 3
 }
 
-/// The bits of a small integer.
-fn bits(dtype: DType, integer: i64) -> u16 {
+/// The bytes of a small integer in a dtype.
+fn bytes_of(dtype: DType, integer: i64) -> Vec<u8> {
     let value = integer as f32;
-    if dtype == DType::BF16 {
-        bf16::from_f32(value).to_bits()
-    } else {
-        f16::from_f32(value).to_bits()
+    match dtype {
+        DType::BF16 => bf16::from_f32(value).to_ne_bytes().to_vec(),
+        DType::F16 => f16::from_f32(value).to_ne_bytes().to_vec(),
+        DType::I8 => vec![integer as u8],
+        _ => value.to_ne_bytes().to_vec(),
     }
 }
 
 /// An operand: its values by the index of C and k, its memory, and its layout by these indices.
 struct Operand {
     values: Vec<Vec<i64>>,
-    memory: Vec<u16>,
+    memory: Vec<u8>,
     layout: Matrix,
 }
 
@@ -89,14 +90,15 @@ impl Operand {
     /// A matrix of `outers` by `k`. Its rows in memory are whole chunks.
     fn matrix(dtype: DType, outers: i64, k: i64, along_k: bool, seed: i64) -> Self {
         let (rows, columns) = if along_k { (outers, k) } else { (k, outers) };
-        let pitch = (columns as u64).next_multiple_of(CHUNK as u64) as i64;
+        let chunk = CHUNK_BYTES as u64 / dtype.size() as u64;
+        let pitch = (columns as u64).next_multiple_of(chunk) as i64;
         let value = |row: i64, column: i64| match (along_k, column < columns) {
             // Elements after the last column of a row must not count.
             (_, false) => 2,
             (true, _) => value_of(row + seed, column),
             (false, _) => value_of(column + seed, row),
         };
-        let row = |row: i64| (0..pitch).map(move |column| bits(dtype, value(row, column)));
+        let row = |row: i64| (0..pitch).flat_map(move |column| bytes_of(dtype, value(row, column)));
         let (outer, inner) = if along_k { (pitch, 1) } else { (1, pitch) };
         Self {
             values: (0..outers).map(|outer| (0..k).map(|k| value_of(outer + seed, k)).collect()).collect(),
@@ -143,7 +145,7 @@ impl Operand {
         };
         let (outers, k) = if is_transposed { (kernel_elements, positions) } else { (positions, kernel_elements) };
         let value_at = |outer: i64, k: i64| if is_transposed { value(k, outer) } else { value(outer, k) };
-        let row = |row: i64| (0..CHANNELS).map(move |channel| bits(dtype, value_of(row, channel)));
+        let row = |row: i64| (0..CHANNELS).flat_map(move |channel| bytes_of(dtype, value_of(row, channel)));
         let operand = Self {
             values: (0..outers).map(|outer| (0..k).map(|k| value_at(outer, k)).collect()).collect(),
             memory: (0..positions).flat_map(row).collect(),
@@ -161,7 +163,7 @@ fn operands(form: &Form) -> (Operand, Operand, Im2col) {
     let images = (a.kind != 0 || b.kind != 0).then(|| Operand::images(*dtype, b.kind == 2));
     let Some((images, im2col)) = images else {
         // Steps for all blocks in local memory, and one of fewer values of k.
-        let k = 5 * block.k + 7;
+        let k = (5 * block.k + 7) * 2 / dtype.size() as i64;
         let a = Operand::matrix(*dtype, rows, k, a.along_k, 0);
         return (a, Operand::matrix(*dtype, columns, k, b.along_k, SEED), Im2col::default());
     };
@@ -191,10 +193,10 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
     let args = entry::GemmTile {
         a: start_of(&a_memory),
         b: start_of(&b_memory),
-        a_layout: a.layout,
-        b_layout: b.layout.transposed(),
+        a_layout: a.layout.in_halves(form.dtype),
+        b_layout: b.layout.transposed().in_halves(form.dtype),
         im2col: im2col.layout(),
-        extent: Extent { rows, columns, k, splits: 1, split_stride: rows * out_pitch },
+        extent: Extent { rows, columns, k: halves(k, form.dtype), splits: 1, split_stride: rows * out_pitch },
         epilogue: epilogue.arguments(Class::Float),
     };
     let kernel = form.program(target, &epilogue)?.kernel(entry::GEMM_TILE.name)?;

@@ -12,9 +12,11 @@ use crate::kernels::{CachedProgram, Class, Constant, DType, Family, Spec};
 use crate::ops::Target;
 
 /// Bytes that a load of a block moves.
-const CHUNK_BYTES: i64 = 16;
+pub(super) const CHUNK_BYTES: i64 = 16;
+/// Values of other sizes are counted in elements of this size along k.
+const ELEMENT_BYTES: i64 = 2;
 /// Elements of a load.
-pub const CHUNK: i64 = CHUNK_BYTES / 2;
+pub const CHUNK: i64 = CHUNK_BYTES / ELEMENT_BYTES;
 /// Elements of a vector that the epilogue stores.
 const STORED: i64 = 8;
 /// Rows of results that a sub-group stores at a time, and the padding of each; as in `OUT_PITCH` of `gemm_tile.cl`.
@@ -108,7 +110,16 @@ impl Side {
         let Matrix { rows, columns, batch_stride } = operand.layout();
         // From one row in memory to the next: the index that is not dense.
         let pitch = if along_k == exchanged { columns.stride() } else { rows.stride() };
-        Some(Self::matrix(along_k, is_at_chunk && pitch % CHUNK == 0 && batch_stride % CHUNK == 0))
+        let size = operand.dtype().size() as i64;
+        let are_at = |bytes: i64| [pitch, batch_stride].iter().all(|stride| stride * size % bytes == 0);
+        if size != ELEMENT_BYTES {
+            let k = if exchanged { rows.size() } else { columns.size() };
+            let is_whole = operand.memory().offset.is_multiple_of(ELEMENT_BYTES as u64) && are_at(ELEMENT_BYTES);
+            if !along_k || !is_whole || k * size % ELEMENT_BYTES != 0 {
+                return None;
+            }
+        }
+        Some(Self::matrix(along_k, is_at_chunk && are_at(CHUNK_BYTES)))
     }
 }
 

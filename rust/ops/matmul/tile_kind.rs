@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
-use crate::kernels::Spec;
+use crate::kernels::{DType, Spec};
 
 const VARIABLE: &str = "TORCH_OPENCL_MATRIX";
 
@@ -53,6 +53,15 @@ impl TileKind {
     /// Returns true if the device copies from global to local memory while items compute.
     pub const fn has_copies(self) -> bool {
         matches!(self, Self::Mma)
+    }
+
+    /// Dtypes besides float16 and bfloat16 that have instructions of the same words; float32 is TensorFloat-32.
+    pub const fn other_dtypes(self) -> &'static [DType] {
+        match self {
+            Self::Mma => &[DType::F32, DType::I8],
+            Self::Dpas16 | Self::Dpas8 => &[DType::I8],
+            Self::Wmma | Self::Wmma12 | Self::Mfma => &[],
+        }
     }
 
     const fn needs_clang(self) -> bool {

@@ -151,6 +151,30 @@ def test_groups_of_4_bits_have_their_own_scale(inner_k_tiles, group, rows, devic
     assert_near(actual, x[1:].double() @ ((values - 8) * scale + zero).t(), 2 * ROUNDING[torch.float32])
 
 
+@pytest.mark.parametrize("dtype", ROUNDING, ids=str)
+@pytest.mark.parametrize("group", [32, 128, 256])
+@covers("_weight_int4pack_mm_with_scales_and_zeros")
+def test_weights_of_4_bits_with_scales_and_zeros(group, dtype, device, no_fallback):
+    n, k = 24, 256
+    values = torch.randint(0, 16, (n, k))
+    words = (values.view(n, k // 8, 8) << torch.arange(0, 32, 4)).sum(-1)
+    packed = torch.where(words >= 1 << 31, words - (1 << 32), words).int()
+    scales, zeros = torch.randn(k // group, n).to(dtype), torch.randint(0, 16, (k // group, n), dtype=torch.int8)
+    scale, zero = (each.t().double().repeat_interleave(group, 1) for each in (scales, zeros))
+    arguments = packed.to(device), group, scales.to(device), zeros.to(device)
+    for rows in (1, 5, 40):
+        x = torch.randn(rows, k).to(dtype)
+        actual = torch._weight_int4pack_mm_with_scales_and_zeros(x.to(device), *arguments)
+        assert actual.dtype == dtype
+        assert_near(actual, x.double() @ ((values - zero) * scale).t(), 2 * ROUNDING[dtype])
+    with pytest.raises(RuntimeError, match=r"expected qScale and qZeros \[8, 24\]"):
+        torch._weight_int4pack_mm_with_scales_and_zeros(
+            x.to(device), arguments[0], 32, scales[:0].to(device), arguments[3]
+        )
+    with pytest.raises(RuntimeError, match=r"expected self \[m, k\] and mat2"):
+        torch._weight_int4pack_mm_with_scales_and_zeros(x.to(device)[:, :8], *arguments)
+
+
 def test_packed_weights_are_checked(device):
     weight = torch.zeros(16, 64, dtype=torch.uint8, device=device)
     with pytest.raises(RuntimeError, match="innerKTiles"):

@@ -96,6 +96,70 @@ def test_instructions_of_the_device_are_used_unless_they_are_off():
     assert (report["used"] >= 7) == (report["kind"] is not None)
 
 
+INT8_CALLS = """
+    import json
+    import torch
+    torch.manual_seed(0)
+    # Whole chunks; the large block; rows that are not at multiples of 16 bytes; several parts of k.
+    for rows, columns, k in ((40, 72, 96), (130, 136, 64), (33, 48, 70), (24, 40, 2304)):
+        a, b = (torch.randint(-128, 128, (size, k), dtype=torch.int8) for size in (rows, columns))
+        found = torch._int_mm(a.to("opencl"), b.to("opencl").t()).cpu()
+        assert torch.equal(found, (a.long() @ b.long().t()).int()), (rows, columns, k)
+        # Orders and sizes without instructions.
+        found = torch._int_mm(a.to("opencl"), b.t().contiguous().to("opencl")).cpu()
+        assert torch.equal(found, (a.long() @ b.long().t()).int()), (rows, columns, k)
+    print(json.dumps(torch.backends.opencl.matrix_instructions()))
+"""
+
+
+@on_cpus
+@pytest.mark.parametrize("kind", ["mma", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("dpas16", "dpas8"))])
+def test_matmuls_of_int8_are_exact(kind):
+    report = run(f"emulated:{kind}", INT8_CALLS)
+    assert report["used"] >= 2
+    assert report["refused"] == 0
+
+
+FLOAT32_CALLS = """
+    import json
+    import torch
+    torch.manual_seed(0)
+
+    def error(rows, columns, k, *batch):
+        a, b = torch.randn(*batch, rows, k), torch.randn(*batch, columns, k)
+        exact = a.double() @ b.double().mT
+        found = a.to("opencl") @ b.to("opencl").mT
+        return ((found.cpu().double() - exact).abs().max() / exact.abs().max()).item()
+
+    def convolution_error():
+        x, weight = torch.randn(2, 32, 9, 9), torch.randn(48, 32, 1, 1)
+        exact = torch.nn.functional.conv2d(x.double(), weight.double())
+        found = torch.nn.functional.conv2d(x.to("opencl"), weight.to("opencl"))
+        return ((found.cpu().double() - exact).abs().max() / exact.abs().max()).item()
+
+    # The large block; rows that are not at multiples of 16 bytes; sums in parts of k, in a batch.
+    SHAPES = [(130, 137, 52), (33, 47, 101), (24, 40, 1032, 2)]
+    report = {"exact": [error(*shape) for shape in SHAPES]}
+    torch.set_float32_matmul_precision("high")
+    report |= {"rounded": [error(*shape) for shape in SHAPES], "convolution": convolution_error()}
+    report |= {"tf32": torch.opencl.is_tf32_supported(), **torch.backends.opencl.matrix_instructions()}
+    print(json.dumps(report))
+"""
+
+
+@on_cpus
+def test_float32_matmuls_are_rounded_to_tf32_only_if_pytorch_allows_it():
+    report = run("emulated:mma", FLOAT32_CALLS)
+    assert report["tf32"]
+    assert report["used"] >= 2
+    assert report["refused"] == 0
+    assert max(report["exact"]) < 1e-6
+    assert report["convolution"] < 1e-6
+    # TensorFloat-32 has 10 bits of the significand.
+    assert min(report["rounded"]) > 2e-5
+    assert max(report["rounded"]) < 1e-3
+
+
 def test_a_wrong_choice_is_an_error():
     code = """
     import json, torch

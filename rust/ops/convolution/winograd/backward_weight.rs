@@ -171,7 +171,7 @@ impl BackwardWeight {
         let (_gradient_memory, gradient) = evaluated(TileOperand::Gradient, size.rows)?;
         let (_input_memory, input) = evaluated(TileOperand::Input, size.columns)?;
         let (a, b) = (GemmOperand::Matrix(gradient), GemmOperand::Matrix(input.transposed()));
-        multiply(target, &Gemm { class, size, a, b, epilogue })
+        multiply(target, &Gemm { class, size, a, b, may_round: false, epilogue })
     }
 
     /// Writes the tiles of an operand, at all points, to memory.
