@@ -6,6 +6,7 @@
 // are large.
 #include "entries/linalg.h"
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/BatchLinearAlgebra.h>
 #include <ATen/native/FunctionOfAMatrixUtils.h>
@@ -56,6 +57,7 @@ int64_t half(int64_t size) {
 // out -= a @ b. ATen's baddbmm would copy: it treats parts of one matrix as memory that may overlap.
 void gemm_update(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   if (out.numel() == 0 || a.size(2) == 0) return;
+  const at::NoTF32Guard exact;
   const at::Tensor first = a.resolve_conj(), second = b.resolve_conj();
   checked([&] {
     bridge::matmul(arg(out), arg(first), arg(second), arg(out), arg(-1.0), arg(1.0), bridge::Activation::None);
@@ -139,6 +141,7 @@ void set_to_identity(const at::Tensor& a) {
 // "Accumulating Householder transformations, revisited" (2006).
 void reflect(const at::Tensor& panel, const at::Tensor& tau, const at::Tensor& c, bool adjoint) {
   if (c.numel() == 0) return;
+  const at::NoTF32Guard exact;
   const at::Tensor v = panel.tril(-1);
   v.diagonal(0, 1, 2).fill_(1);
   const at::Tensor v_adjoint = v.mH();

@@ -1,17 +1,13 @@
 #include "runtime/precision.h"
 
 #include <ATen/Context.h>
-#include <stdexcept>
 
 namespace torch_opencl::bridge {
 
 bool allows_tf32() {
-  try {
-    return at::globalContext().allowTF32CuBLAS();
-  } catch (const c10::Error& error) {
-    // Rust gets `what()`, which would include a backtrace.
-    throw std::runtime_error(error.what_without_backtrace());
-  }
+  // Not `allowTF32CuBLAS`, which raises if only the newer of two settings was used.
+  const auto precision = at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL);
+  return precision == at::Float32Precision::TF32 && !at::NoTF32Guard::should_disable_tf32();
 }
 
 } // namespace torch_opencl::bridge

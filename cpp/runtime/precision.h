@@ -3,8 +3,8 @@
 
 namespace torch_opencl::bridge {
 
-// Whether matmuls of float32 may round their operands to TensorFloat-32: torch.set_float32_matmul_precision, or
-// torch.backends.cuda.matmul.allow_tf32, which sets the same. Raises if two settings contradict each other.
+// Whether matmuls of float32 may round their operands to TensorFloat-32, as on CUDA:
+// torch.set_float32_matmul_precision, torch.backends.cuda.matmul.fp32_precision. False below an at::NoTF32Guard.
 bool allows_tf32();
 
 } // namespace torch_opencl::bridge

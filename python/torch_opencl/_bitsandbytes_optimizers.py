@@ -47,6 +47,8 @@ def _coefficients(
     name: str, betas: tuple[float, float, float], alpha: float, eps: float, step: int
 ) -> tuple[float, ...]:
     """The arguments of the kernels from ``beta1`` on, computed in double."""
+    if step < 1:
+        raise RuntimeError(f"bitsandbytes' optimizer {name}: steps are counted from 1, got step={step}")
     rule, (beta1, beta2, beta3) = _RULES[name], betas
     fresh1, scale1, scale2 = 1 - beta1, 1.0, 1.0
     if rule.macro == "MOMENTUM":

@@ -109,8 +109,8 @@ def blas_choices(device: _DeviceLike = None) -> dict[str, str]:
 def matrix_instructions(device: _DeviceLike = None) -> dict[str, _Any]:
     """Return the matrix instructions that matmuls use on a device.
 
-    They are for float16 and bfloat16. The kind "mma" is also for float32, if PyTorch's settings allow TensorFloat-32:
-    ``torch.set_float32_matmul_precision("high")``.
+    They are for float16 and bfloat16. The kinds "mma", "dpas16" and "dpas8" are also for int8, and "mma" is for float32
+    if PyTorch's settings allow TensorFloat-32: ``torch.set_float32_matmul_precision("high")``.
 
     Args:
         device: the device; the current one by default.

@@ -245,9 +245,9 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def is_tf32_supported() -> bool:
-    """Return whether the current device can multiply float32 matrices in TensorFloat-32.
+    """Return whether the current device has instructions that multiply float32 matrices in TensorFloat-32.
 
-    It does so if ``torch.set_float32_matmul_precision("high")`` allows it.
+    Matmuls use them if ``torch.set_float32_matmul_precision("high")`` allows it.
 
     Returns:
         True for NVIDIA's GPUs from compute capability 8.0 on.

@@ -41,7 +41,8 @@ INLINE float tile_value(__local const ushort *from) {
   return as_float((uint)from[0] << 16);
 #elif INPUT_DTYPE == DT_F32
   // Rounded to 10 bits of the significand, ties away from zero.
-  return as_float((((uint)from[0] | (uint)from[1] << 16) + 0x1000u) & ~0x1fffu);
+  const uint bits = (uint)from[0] | (uint)from[1] << 16;
+  return isnan(as_float(bits)) ? as_float(bits) : as_float((bits + 0x1000u) & ~0x1fffu);
 #else
   return vload_half(0, (__local const half *)from);
 #endif

@@ -1,6 +1,6 @@
 // GEMM of 16-bit floats for GPUs with matrix instructions: C = activation(alpha * A B + beta * bias), with float32 sums.
-// A float32 operand, rounded to TensorFloat-32, is one of twice as many 16-bit elements along k, and one of int8 of half as
-// many (tile_layout.cl). Sums of int8 are exact; results are float32.
+// Along k one float32, rounded to TensorFloat-32, counts as two 16-bit elements, and two int8 count as one (tile_layout.cl).
+// Sums of int8 are exact; results are float32.
 //
 // A work-group computes BLOCK_ROWS x BLOCK_COLUMNS of C. Each of its GROUPS_DOWN x GROUPS_ACROSS sub-groups computes a
 // part of them, in tiles of 16 x 16. Blocks of BLOCK_K values of k are copied from global to local memory in chunks of

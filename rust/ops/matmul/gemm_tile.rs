@@ -9,7 +9,7 @@ use super::plan::GemmSize;
 use super::tile_check::{has_failed, is_right};
 use super::tile_form::{Block, Form, Side};
 use super::tile_kind::{TileKind, TileUnit};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::structs::gemm_block::Extent;
 use crate::kernels::{entry, Class, DType};
 use crate::ops::core::forms;
@@ -21,7 +21,7 @@ use crate::ops::Target;
 mod ffi {
     unsafe extern "C++" {
         include!("runtime/precision.h");
-        fn allows_tf32() -> Result<bool>;
+        fn allows_tf32() -> bool;
     }
 }
 
@@ -93,11 +93,6 @@ pub fn computes(target: &Target, dtype: DType, side: i64, k: i64) -> bool {
         && !has_failed(target)
 }
 
-/// Returns true if matmuls of float32 may round their operands to TensorFloat-32.
-fn allows_tf32() -> Result<bool> {
-    ffi::allows_tf32().map_err(|error| Error::Invalid(format!("OpenCL: matmul of float32: {}", error.what())))
-}
-
 /// Returns true if an item of the large block has too few registers.
 fn spills(unit: TileUnit, b: &Side) -> bool {
     unit.kind == TileKind::Wmma && b.kind == 2
@@ -107,8 +102,7 @@ fn spills(unit: TileUnit, b: &Side) -> bool {
 /// small, or if its form has failed its check.
 ///
 /// # Errors
-/// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`; PyTorch's error if its settings of
-/// float32 precision contradict each other.
+/// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.
 pub fn plan(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<Option<Plan>> {
     let GemmSize { rows, columns, k, batches } = gemm.size;
     let dtype = gemm.a.dtype();
@@ -119,7 +113,7 @@ pub fn plan(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<Opti
     }
     let Some(unit) = TileUnit::of(&target.device.info)? else { return Ok(None) };
     let has_instructions = matches!(dtype, DType::F16 | DType::BF16) || unit.kind.other_dtypes().contains(&dtype);
-    if !has_instructions || (dtype == DType::F32 && !(gemm.may_round && allows_tf32()?)) {
+    if !has_instructions || (dtype == DType::F32 && !(gemm.may_round && ffi::allows_tf32())) {
         return Ok(None);
     }
     let (Some(a), Some(b)) = (Side::of(&gemm.a, false), Side::of(&gemm.b, true)) else { return Ok(None) };
