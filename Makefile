@@ -141,13 +141,19 @@ models: build ## Compare models of torchvision, transformers, timm, diffusers an
 		cp requirements-models.txt .venv-models/requirements.txt; }
 	@$(RUN) tests/models $(CASES)
 
-libraries: build ## Try accelerate, transformers, lightning and other libraries on the device (PYTEST_FLAGS="-k trainer")
+libraries: build ## Try accelerate, transformers, lightning and other libraries on the device (PYTEST_FLAGS="-k trainer"; BITSANDBYTES=checkout: its own tests)
 	$(call install,bench)
 	@cmp -s requirements-libraries.txt .venv-libraries/requirements.txt || { \
 		echo "==> installing libraries into .venv-libraries" && \
 		$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv-libraries \
 			-r requirements-libraries.txt && cp requirements-libraries.txt .venv-libraries/requirements.txt; }
+ifdef BITSANDBYTES
+	@cd "$(BITSANDBYTES)" && BNB_TEST_DEVICE=opencl PATH="$(CURDIR)/$(dir $(RUN)):$$PATH" "$(CURDIR)/$(RUN)" -c \
+		"import sys; sys.path.append('$(CURDIR)/.venv-libraries'); import pytest; sys.exit(pytest.main(sys.argv[1:]))" \
+		$(PYTEST_FLAGS) $(patsubst %,tests/test_%.py,ops functional linear4bit linear8bitlt optim)
+else
 	@$(WITH) $(RUN) -m pytest $(PYTEST_FLAGS) tests/libraries
+endif
 
 gpu-compile: build ## Compile all kernels for GPUs, without having one (CASES="gemm_local"; SAMPLE=1)
 	@RUN="$(RUN)" scripts/setup_gpu_compile.sh

@@ -63,6 +63,11 @@ make_root() {
   done
   rm -f "$ROOT.partial"/var/cache/apt/archives/*.deb
   chroot "$ROOT.partial" /sbin/ldconfig
+  # In a container debootstrap makes it a link to the host's, which in a chroot is a link to itself.
+  if [ -L "$ROOT.partial/proc" ]; then
+    rm "$ROOT.partial/proc"
+    mkdir "$ROOT.partial/proc"
+  fi
   mv "$ROOT.partial" "$ROOT"
 }
 
@@ -97,10 +102,22 @@ wheel() {
     "$SOURCE"/raw/*.whl
 }
 
+# What the kernel of a machine with Cortex-A72 says; PyTorch cannot parse that of another architecture.
+describe_processors() {
+  local i
+  for i in $(seq 0 $(($(nproc) - 1))); do
+    printf 'processor\t: %s\nBogoMIPS\t: 108.00\n' "$i"
+    printf 'Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid\nCPU implementer\t: 0x41\n'
+    printf 'CPU architecture: 8\nCPU variant\t: 0x0\nCPU part\t: 0xd08\nCPU revision\t: 3\n\n'
+  done
+}
+
 # In a separate mount namespace.
 run() {
   local folder
   for folder in proc sys dev; do mount --rbind "/$folder" "$ROOT/$folder"; done
+  describe_processors >"$FOLDER/cpuinfo"
+  mount --bind "$FOLDER/cpuinfo" "$ROOT/proc/cpuinfo"
   mkdir -p "$ROOT/checkout"
   mount --bind "$CHECKOUT" "$ROOT/checkout"
   exec chroot "$ROOT" env --chdir=/checkout HOME=/root LANG=C.UTF-8 PYTHONPATH=/opt/site PYTHONDONTWRITEBYTECODE=1 "$@"

@@ -17,8 +17,12 @@ MOST_LOCAL = 32 << 10
 MOST_LOCAL_WITH_TILES = 48 << 10
 # Targets whose compilers load the elements of a vector one by one unless they know that it is aligned.
 VECTOR_TARGETS = frozenset({"sm_80", "sm_90"})
-# Least share of matrix instructions in the loop of the large blocks of gemm_tile, for matrices.
-LEAST_MATRIX_SHARE = {"sm_80": 0.38, "sm_90": 0.38}
+# Least share of matrix instructions in the loop of the large blocks of gemm_tile, for matrices, on these targets.
+LOOP_TARGETS = frozenset({"sm_80", "sm_90"})
+LEAST_MATRIX_SHARE = 0.38
+# Operands of float32 are rounded to TensorFloat-32 by further instructions.
+LEAST_ROUNDED_SHARE = 0.2
+FLOAT32 = "SPEC_DTYPE0=6"
 LARGE_BLOCKS_OF_MATRICES = frozenset({"BLOCK_ROWS=128", "A_KIND=0", "B_KIND=0"})
 
 
@@ -106,9 +110,10 @@ def failures(results: Iterable[Result], hot: dict[str, dict[str, int]]) -> list[
             if figures.local + asked > most:
                 found.append(f"{result.target}: {kernel} of {result.program.name} takes "
                              f"{figures.local + asked} bytes of local memory; some GPUs have {most}")  # fmt: skip
-            is_large = set(result.program.name.split()) >= LARGE_BLOCKS_OF_MATRICES
-            least = LEAST_MATRIX_SHARE.get(result.target, 0) if is_large else 0
-            if figures.matrix_share < least:
+            constants = set(result.program.name.split())
+            least = LEAST_ROUNDED_SHARE if FLOAT32 in constants else LEAST_MATRIX_SHARE
+            has_limit = result.target in LOOP_TARGETS and constants >= LARGE_BLOCKS_OF_MATRICES
+            if has_limit and figures.matrix_share < least:
                 found.append(f"{result.target}: {kernel} of {result.program.name}: {figures.matrix_share:.0%} of the "
                              f"loop's instructions are matrix instructions; the limit is {least:.0%}")  # fmt: skip
     for use in uses(results):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 # The loop's blocks that copy the edges of matrices, which whole blocks do not run.
 EDGES = re.compile(r"ZFILL|\bLDG\.\S*U16")
-MATRIX = re.compile(r"\bHMMA\b")
+MATRIX = re.compile(r"\b[HI]MMA\b")
 LABEL = re.compile(r"^\s*\.?(L_x_\d+):")
 BRANCH = re.compile(r"\bBRA\S*\b.*?\.?(L_x_\d+)")
 # Such as "/*0a40*/  @P0 FFMA R1, ...", but not one that never runs.
