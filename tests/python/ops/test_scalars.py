@@ -1,5 +1,7 @@
 """Python scalars with integer tensors: they wrap, or are refused, exactly as on the CPU."""
 
+import platform
+
 import pytest
 import torch
 from op_samples import NoFallback
@@ -68,6 +70,7 @@ def test_division_by_zero_gives_zero(device):
         assert (x // zero).tolist() == torch.div(x, zero, rounding_mode="trunc").tolist() == [0, 0, 0]
 
 
+@pytest.mark.skipif(platform.machine() == "aarch64", reason="on Arm PyTorch's CPU backend bounds -0 by 0 to 0")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_bound_of_zero_keeps_the_sign_of_zero(dtype, device):
     zeros = torch.tensor([-0.0, 0.0] * 20, dtype=dtype)
