@@ -143,7 +143,7 @@ INLINE Codes nearest(Values x, LOCAL const float *middles) {
   return code + (MASK(LOOKUP(middles, code) == x) & code & 1);
 }
 
-// The same for states of either sign, which the codes keep.
+// Returns the nearest codes of signed states. A code has the sign of its state.
 INLINE Codes nearest_signed(Values x, LOCAL const float *middles, LOCAL const float *values) {
   const Codes code = nearest(x, middles);
   const Values value = LOOKUP(values, code);

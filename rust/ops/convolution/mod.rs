@@ -245,14 +245,10 @@ impl SubConvolution {
         let packed = GemmOperand::Im2col(Im2colOperand { memory, dtype, im2col });
         let columns = self.out.images * self.out.positions();
         let epilogue = Epilogue { fused, ..self.epilogue()? };
+        let k = channels * self.kernel_map.kernel_size.iter().product::<i64>();
         let gemm = Gemm {
             class: out.class(),
-            size: GemmSize {
-                rows,
-                columns,
-                k: channels * self.kernel_map.kernel_size.iter().product::<i64>(),
-                batches: self.groups,
-            },
+            size: GemmSize { rows, columns, k, batches: self.groups },
             a: GemmOperand::Matrix(weight),
             b: matrix.map_or(packed, |matrix| GemmOperand::Matrix(matrix.transposed())),
             may_round: false,
