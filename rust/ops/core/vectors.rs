@@ -45,12 +45,16 @@ impl Vectors {
         self.with(tensor.address, tensor.dtype, [length * tensor.dtype.size() as i64])
     }
 
+    /// Returns true if the program may rely on the alignment.
+    pub fn are_aligned(&self) -> bool {
+        self.geometry.group > 1 && self.lanes > 1 && self.are_aligned == Some(true)
+    }
+
     /// The constants of the specialised program.
     pub fn constants(self) -> impl Iterator<Item = (&'static str, i32)> {
         let is_wide = self.lanes > self.geometry.lanes;
-        let is_aligned = self.geometry.group > 1 && self.lanes > 1 && self.are_aligned == Some(true);
         let lanes = is_wide.then_some(("SPEC_VEC", self.lanes as i32));
-        lanes.into_iter().chain(is_aligned.then_some(("SPEC_ALIGNED", 1)))
+        lanes.into_iter().chain(self.are_aligned().then_some(("SPEC_ALIGNED", 1)))
     }
 }
 

@@ -6,7 +6,8 @@
 //
 // An element of an operand has an *outer* index (row of A, column of B) and an *inner* one (k). Each index contributes
 // a `Position`, and the two add up: an offset, and for the im2col matrix of a convolution also an input position;
-// outside the input, the element is zero. The `Position`s of a square's outer indices are found once.
+// outside the input, the element is zero. An item copies the same outer indices in every step, so it keeps their
+// `Position`s in registers; those of the inner indices are found once for all items.
 //
 // The most common case needs no `Position`: if DENSE is 1, both operands, the result and `bias` are matrices with
 // one stride for rows and one for columns, and each operand is dense along the index that its items walk.
@@ -19,7 +20,7 @@
 #ifndef ITEM
 #define ITEM 4
 #endif
-// Values of k copied at a time, a multiple of SIDE / 4: every item copies LOADS elements of a block.
+// Values of k copied at a time, a multiple of SIDE / 4 and a divisor of the items: every item copies LOADS times.
 #ifndef STEP
 #define STEP 4
 #endif
@@ -40,17 +41,25 @@
 #define DENSE 0
 #endif
 
+// With 32 bits an offset takes half the registers, and a division a fraction of the instructions.
+#if SMALL_OFFSETS
+typedef int Offset;
+typedef uint Index;
+#else
+typedef long Offset;
+typedef ulong Index;
+#endif
+
 #if DENSE
 #define OFFSET_ALONG(axis, i) ((i) * (axis)->strides[0])
 
-// A block is copied by vectors of VEC elements, which neighbouring items take. Outer index and k of vector `i`:
+// A block is copied by vectors of VEC elements, which neighbouring items take.
 #define LOADS (SQUARE * STEP / ITEMS / VEC)
-#define OUTER_OF(i, along_k) ((along_k) ? (i) / (STEP / VEC) : (i) % (SQUARE / VEC) * VEC)
-#define INNER_OF(i, along_k) ((along_k) ? (i) % (STEP / VEC) * VEC : (i) / (SQUARE / VEC))
+#define RUN VEC
 
 // Loads a vector of a block with `outers` outer indices and `inners` values of k; elements beyond these are zero.
-INLINE TV fetch(__global const uchar *block, int dt, int along_k, long stride, int i, int outers, int inners) {
-  const int outer = OUTER_OF(i, along_k), inner = INNER_OF(i, along_k);
+INLINE TV fetch(__global const uchar *block, int dt, int along_k, long stride, int outer, int inner,
+                int outers, int inners) {
   const int left = along_k ? (outer < outers ? inners - inner : 0) : (inner < inners ? outers - outer : 0);
   const long at = along_k ? outer * stride + inner : inner * stride + outer;
   if (left >= VEC) return load_vector(block, at, dt);
@@ -59,8 +68,7 @@ INLINE TV fetch(__global const uchar *block, int dt, int along_k, long stride, i
   return v.vector;
 }
 
-INLINE void keep(__local T *block, int along_k, int i, TV vector) {
-  __local T *to = block + INNER_OF(i, along_k) * PITCH + OUTER_OF(i, along_k);
+INLINE void keep(__local T *to, int along_k, TV vector) {
   Lanes v;
   v.vector = vector;
   if (along_k) {
@@ -72,52 +80,60 @@ INLINE void keep(__local T *block, int along_k, int i, TV vector) {
 
 #define FETCH(to, from, dt, along_k, stride, outers, inners) \
   UNROLL for (int l = 0; l < LOADS; ++l)                     \
-      to[l] = fetch(from, dt, along_k, stride, item + l * ITEMS, outers, inners);
-#define KEEP(block, along_k, from) \
-  UNROLL for (int l = 0; l < LOADS; ++l) keep(block, along_k, item + l * ITEMS, from[l]);
+      to[l] = fetch(from, dt, along_k, stride, OUTER_OF(l, along_k), INNER_OF(l, along_k), outers, inners);
+#define KEEP(block, along_k, from)       \
+  UNROLL for (int l = 0; l < LOADS; ++l) \
+      keep(block + INNER_OF(l, along_k) * PITCH + OUTER_OF(l, along_k), along_k, from[l]);
 #else
 #define OFFSET_ALONG(axis, i) axis_offset(axis, i)
-#define NOWHERE (-(1L << 62))
+
+// The input position of an index that does not exist. For a matrix only the first number counts: 0 if the index exists.
+#define OUTSIDE (-(1 << 30))
 
 typedef struct {
-  long offset;
-#if HAS_IM2COL
+  Offset offset;
   int at[SPATIAL];
-#endif
 } Position;
 
-static inline Position matrix_position(const Axis *axis, long i) {
+// No `Position` has an initialiser, for which Intel's compiler uses scratch memory.
+static inline Position matrix_position(const Axis *axis, Index i) {
   Position position;
-  position.offset = axis_offset(axis, i);
+  position.offset = 0;
+  position.at[0] = 0;
+  UNROLL for (int level = 0; level < AXIS_LEVELS - 1; ++level) {
+    const Index size = (Index)axis->sizes[level], rest = i < size ? 0 : i / size;
+    position.offset += (Offset)(i - rest * size) * (Offset)axis->strides[level];
+    i = rest;
+  }
+  position.offset += (Offset)i * (Offset)axis->strides[AXIS_LEVELS - 1];
   return position;
 }
 
 #if HAS_IM2COL
-static inline Position im2col_row_position(const Im2colLayout *im2col, long i) {
+static inline Position im2col_row_position(const Im2colLayout *im2col, Index i) {
   Position position;
-  long offset = 0;
-  for (int d = 0; d < SPATIAL; ++d) {
-    const long at = i % im2col->out_sizes[d] * im2col->stride[d] + im2col->origin[d];
-    position.at[d] = (int)at;
-    offset += at * im2col->in_strides[d];
-    i /= im2col->out_sizes[d];
+  position.offset = 0;
+  UNROLL for (int d = 0; d < SPATIAL; ++d) {
+    const Index size = (Index)im2col->out_sizes[d], rest = i / size;
+    position.at[d] = (int)(i - rest * size) * (int)im2col->stride[d] + (int)im2col->origin[d];
+    position.offset += position.at[d] * (Offset)im2col->in_strides[d];
+    i = rest;
   }
-  position.offset = offset + i * im2col->image_stride;
+  position.offset += (Offset)i * (Offset)im2col->image_stride;
   return position;
 }
 
-static inline Position im2col_column_position(const Im2colLayout *im2col, long i) {
+static inline Position im2col_column_position(const Im2colLayout *im2col, Index i) {
+  const Index channel = i / (Index)im2col->channel_step % (Index)im2col->channels;
   Position position;
-  const long kernel_numel = im2col->kernel_size[0] * im2col->kernel_size[1] * im2col->kernel_size[2];
-  long offset = i / im2col->channel_step % im2col->channels * im2col->channel_stride;
-  long element = i / im2col->kernel_step % kernel_numel;
-  for (int d = 0; d < SPATIAL; ++d) {
-    const long at = element % im2col->kernel_size[d] * im2col->dilation[d];
-    position.at[d] = (int)at;
-    offset += at * im2col->in_strides[d];
-    element /= im2col->kernel_size[d];
+  position.offset = (Offset)channel * (Offset)im2col->channel_stride;
+  Index element = i / (Index)im2col->kernel_step;
+  UNROLL for (int d = 0; d < SPATIAL; ++d) {
+    const Index size = (Index)im2col->kernel_size[d], rest = element / size;
+    position.at[d] = (int)(element - rest * size) * (int)im2col->dilation[d];
+    position.offset += position.at[d] * (Offset)im2col->in_strides[d];
+    element = rest;
   }
-  position.offset = offset;
   return position;
 }
 #else
@@ -125,40 +141,44 @@ static inline Position im2col_column_position(const Im2colLayout *im2col, long i
 #define im2col_column_position(im2col, i) matrix_position(0, i)
 #endif
 
-// The `Position` of index i, or NOWHERE from `limit` on.
+// Finds the `Position` of index i, which exists below `limit`.
 #define FIND_POSITION(position, kind, row_kind, axis, i, limit)            \
-  if ((i) < (limit))                                                       \
+  if ((i) < (limit)) {                                                     \
     position = (kind) == FROM_MATRIX ? matrix_position(axis, i)            \
         : (kind) == (row_kind)       ? im2col_row_position(&im2col, i)     \
                                      : im2col_column_position(&im2col, i); \
-  else                                                                     \
-    position.offset = NOWHERE
+  } else {                                                                 \
+    position.offset = 0;                                                   \
+    position.at[0] = OUTSIDE;                                              \
+  }
 
-static inline T load_meeting(__global const uchar *input, int dt, int kind, const Im2colLayout *im2col,
-                             __local const Position *outer, __local const Position *inner) {
-  const long offset = outer->offset + inner->offset;
-  bool exists = offset > NOWHERE / 2;
+INLINE T load_meeting(__global const uchar *input, int dt, int kind, const Im2colLayout *im2col, Position outer,
+                      Position inner) {
+  bool exists = kind != FROM_MATRIX || outer.at[0] + inner.at[0] == 0;
 #if HAS_IM2COL
   if (kind != FROM_MATRIX) {
-    for (int d = 0; d < SPATIAL; ++d) 
-      exists = exists && (uint)(outer->at[d] + inner->at[d]) < (uint)im2col->in_sizes[d];
+    UNROLL for (int d = 0; d < SPATIAL; ++d)
+        exists = exists && (uint)(outer.at[d] + inner.at[d]) < (uint)im2col->in_sizes[d];
   }
 #endif
-  return exists ? load_one(input, offset, dt) : FROM_REAL(0);
+  return exists ? load_one(input, outer.offset + inner.offset, dt) : FROM_REAL(0);
 }
 
-// Element i of a square's block, as items take them.
-#define OUTER_OF(i, along_k) ((along_k) ? (i) / STEP : (i) % SQUARE)
-#define INNER_OF(i, along_k) ((along_k) ? (i) % STEP : (i) / SQUARE)
 #define LOADS (SQUARE * STEP / ITEMS)
-#define FETCH(to, from, dt, kind, along_k, outer, inner)                                 \
-  UNROLL for (int l = 0; l < LOADS; ++l) to[l] =                                         \
-      load_meeting(from, dt, kind, &im2col, outer + OUTER_OF(item + l * ITEMS, along_k), \
-                   inner + INNER_OF(item + l * ITEMS, along_k));
+#define RUN 1
+// Along the outer index an item has one for all its elements.
+#define OUTERS(along_k) ((along_k) ? LOADS : 1)
+#define FETCH(to, from, dt, kind, along_k, outer, inner)                                                         \
+  UNROLL for (int l = 0; l < LOADS; ++l) to[l] = load_meeting(from, dt, kind, &im2col, outer[(along_k) ? l : 0], \
+                                                              inner[INNER_OF(l, along_k)]);
 #define KEEP(block, along_k, from)       \
-  UNROLL for (int l = 0; l < LOADS; ++l) \
-      block[INNER_OF(item + l * ITEMS, along_k) * PITCH + OUTER_OF(item + l * ITEMS, along_k)] = from[l];
+  UNROLL for (int l = 0; l < LOADS; ++l) block[INNER_OF(l, along_k) * PITCH + OUTER_OF(l, along_k)] = from[l];
 #endif
+
+// Outer index and k of what an item copies, RUN elements along one of them. An item's elements differ by constants,
+// since a whole number of rows of a block are copied at a time.
+#define OUTER_OF(l, along_k) ((along_k) ? item * RUN / STEP + (l) * (ITEMS * RUN / STEP) : item * RUN % SQUARE)
+#define INNER_OF(l, along_k) ((along_k) ? item * RUN % STEP : item * RUN / SQUARE + (l) * (ITEMS * RUN / SQUARE))
 
 // The row or column of the square that is index i of an item.
 #define TILE_INDEX(item, i) ((i) / 4 * 4 * SIDE + (item) * 4 + (i) % 4)
@@ -191,13 +211,14 @@ INLINE bool is_run(const long *offsets) {
 __kernel GROUPS_OF(ITEMS) void gemm_local(
     __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int input_dtype, Matrix a_layout,
     Matrix b_layout, Im2colLayout im2col, Extent extent, EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
-  __local T a_block[STEP * PITCH] __attribute__((aligned(32)));
-  __local T b_block[STEP * PITCH] __attribute__((aligned(32)));
+  // Two blocks of each operand: while one is multiplied the next is written, so a step has one barrier.
+  __local T a_blocks[2][STEP * PITCH] __attribute__((aligned(32)));
+  __local T b_blocks[2][STEP * PITCH] __attribute__((aligned(32)));
 #if !DENSE
-  __local Position a_outer[SQUARE], b_outer[SQUARE], a_inner[STEP], b_inner[STEP];
+  __local Position a_inner[2][STEP], b_inner[2][STEP];
 #endif
 
-  const int item = get_local_id(0), across = item % SIDE, down = item / SIDE;
+  const uint item = get_local_id(0), across = item % SIDE, down = item / SIDE;
   // There are fewer than 2^32 groups: 32-bit indices take half the registers, and their divisions are short.
   const uint squares_down = (uint)((extent.rows + SQUARE - 1) / SQUARE);
   const uint squares_across = (uint)((extent.columns + SQUARE - 1) / SQUARE), squares = squares_down * squares_across;
@@ -206,8 +227,10 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
   uint square_down, square_across;
   find_block((uint)get_group_id(0) - part * squares, squares_down, squares_across, &square_down, &square_across);
   const long row = (long)square_down * SQUARE, column = (long)square_across * SQUARE;
-  const long per_split = extent.splits == 1 ? extent.k : (extent.k + extent.splits - 1) / extent.splits;
-  const long first_k = min(split * per_split, extent.k), last_k = min(first_k + per_split, extent.k);
+  // Whole steps, so that vectors of every part are aligned.
+  const long per_split = splits == 1 ? extent.k : ((extent.k - 1) / extent.splits / STEP + 1) * STEP;
+  const Offset first_k = (Offset)min(split * per_split, extent.k);
+  const Offset last_k = (Offset)min(first_k + per_split, extent.k);
   a += a_offset + batch * a_layout.batch_stride * dtype_size(INPUT_DTYPE);
   b += b_offset + batch * b_layout.batch_stride * dtype_size(INPUT_DTYPE);
 
@@ -220,16 +243,20 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
   b += (column * (B_ALONG_K ? b_stride : 1) + first_k * (B_ALONG_K ? 1 : b_stride)) * dtype_size(INPUT_DTYPE);
   TV a_next[LOADS], b_next[LOADS];
 #else
-  for (int i = item; i < SQUARE; i += ITEMS) {
-    FIND_POSITION(a_outer[i], A_KIND, FROM_IM2COL, &a_layout.rows, row + i, extent.rows);
-    FIND_POSITION(b_outer[i], B_KIND, FROM_IM2COL, &b_layout.columns, column + i, extent.columns);
+  Position a_outer[OUTERS(A_ALONG_K)], b_outer[OUTERS(B_ALONG_K)];
+#define FIND_OUTERS(found, kind, along_k, axis, first, limit)      \
+  UNROLL for (int l = 0; l < OUTERS(along_k); ++l) {               \
+    const long at = first + OUTER_OF(l, along_k);                  \
+    FIND_POSITION(found[l], kind, FROM_IM2COL, axis, at, limit)    \
   }
-#define FIND_INNER(k)                                                                                    \
-  if (item < STEP) {                                                                                     \
-    FIND_POSITION(a_inner[item], A_KIND, FROM_IM2COL_TRANSPOSED, &a_layout.columns, (k) + item, last_k); \
-    FIND_POSITION(b_inner[item], B_KIND, FROM_IM2COL_TRANSPOSED, &b_layout.rows, (k) + item, last_k);    \
+  FIND_OUTERS(a_outer, A_KIND, A_ALONG_K, &a_layout.rows, row, extent.rows)
+  FIND_OUTERS(b_outer, B_KIND, B_ALONG_K, &b_layout.columns, column, extent.columns)
+#define FIND_INNER(to, k)                                                                                    \
+  if (item < STEP) {                                                                                         \
+    FIND_POSITION(a_inner[to][item], A_KIND, FROM_IM2COL_TRANSPOSED, &a_layout.columns, (k) + (Offset)item, last_k); \
+    FIND_POSITION(b_inner[to][item], B_KIND, FROM_IM2COL_TRANSPOSED, &b_layout.rows, (k) + (Offset)item, last_k);    \
   }
-  FIND_INNER(first_k)
+  FIND_INNER(0, first_k)
   barrier(CLK_LOCAL_MEM_FENCE);
 
   T a_next[LOADS], b_next[LOADS];
@@ -237,18 +264,20 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
   T sums[ITEM][ITEM];
   UNROLL for (int r = 0; r < ITEM; ++r)
       UNROLL for (int c = 0; c < ITEM; ++c) sums[r][c] = FROM_REAL(0);
-  // The next step's blocks are loaded from global memory while this step is multiplied.
-  for (long k = first_k - STEP; k < last_k; k += STEP) {
+  // The next step's blocks are loaded from global memory while this step is multiplied; before the first step there is
+  // nothing to multiply, and after the last nothing to load.
+  int next = 0;
+  for (Offset k = first_k - STEP; k < last_k; k += STEP, next ^= 1) {
+    __local T *const a_block = a_blocks[next ^ 1], *const b_block = b_blocks[next ^ 1];
 #if DENSE
-    // Fetches the step after this one; after the last step there is nothing to fetch.
-    const int inners = (int)min(last_k - (k + STEP), (long)STEP);
+    const int inners = (int)min(last_k - (k + STEP), (Offset)STEP);
     FETCH(a_next, a, INPUT_DTYPE, A_ALONG_K, a_stride, a_rows, inners)
     FETCH(b_next, b, INPUT_DTYPE, B_ALONG_K, b_stride, b_columns, inners)
     a += STEP * (A_ALONG_K ? 1 : a_stride) * dtype_size(INPUT_DTYPE);
     b += STEP * (B_ALONG_K ? 1 : b_stride) * dtype_size(INPUT_DTYPE);
 #else
-    FETCH(a_next, a, INPUT_DTYPE, A_KIND, A_ALONG_K, a_outer, a_inner)
-    FETCH(b_next, b, INPUT_DTYPE, B_KIND, B_ALONG_K, b_outer, b_inner)
+    FETCH(a_next, a, INPUT_DTYPE, A_KIND, A_ALONG_K, a_outer, a_inner[next])
+    FETCH(b_next, b, INPUT_DTYPE, B_KIND, B_ALONG_K, b_outer, b_inner[next])
 #endif
     // Unrolled further, operands of later steps would take the registers that a second group needs.
     _Pragma("unroll 2") for (int s = 0; k >= first_k && s < STEP; ++s) {
@@ -260,11 +289,10 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
       UNROLL for (int r = 0; r < ITEM; ++r)
           UNROLL for (int c = 0; c < ITEM; ++c) sums[r][c] = MULTIPLY_ADD(left[r], right[c], sums[r][c]);
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    KEEP(a_block, A_ALONG_K, a_next)
-    KEEP(b_block, B_ALONG_K, b_next)
+    KEEP(a_blocks[next], A_ALONG_K, a_next)
+    KEEP(b_blocks[next], B_ALONG_K, b_next)
 #if !DENSE
-    FIND_INNER(k + 2 * STEP)
+    FIND_INNER(next ^ 1, k + 2 * STEP)
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
   }

@@ -19,6 +19,7 @@ use crate::ops::core::forms::Form;
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::target::ITEM_GROUP;
+use crate::ops::core::vectors::Vectors;
 use crate::ops::tuning::GpuTuning;
 use crate::ops::Target;
 
@@ -61,6 +62,32 @@ fn is_dense(gemm: &Gemm<'_>, tiling: &GpuTiling, lanes: i64, step: i64, along_k:
         && is_plain(b, b_along_k, true)
         && is_line(&epilogue.out)
         && epilogue.bias.as_ref().is_none_or(is_line)
+}
+
+/// Returns true if every vector that a program with `DENSE` loads or stores is aligned.
+fn are_aligned(target: &Target, gemm: &Gemm<'_>, goal: &Epilogue<'_>, [a_along_k, b_along_k]: [bool; 2]) -> bool {
+    let with = |vectors: Vectors, memory: Memory, dtype: DType, strides: [i64; 2]| {
+        vectors.with(memory.offset as usize, dtype, strides.map(|stride| stride * dtype.size() as i64))
+    };
+    let operand = |vectors, operand: &GemmOperand, rows_are_outer: bool| {
+        let Matrix { rows, columns, batch_stride } = operand.layout();
+        let stride = if rows_are_outer { rows.stride() } else { columns.stride() };
+        with(vectors, operand.memory(), operand.dtype(), [stride, batch_stride])
+    };
+    let result = |vectors, MatrixOperand { memory, dtype, layout }: &MatrixOperand| match layout.columns.is_dense() {
+        true => with(vectors, *memory, *dtype, [layout.rows.stride(), layout.batch_stride]),
+        false => vectors, // It is accessed one element at a time.
+    };
+    let vectors = Vectors::of(Geometry::of(target, gemm.class));
+    let vectors = operand(operand(vectors, &gemm.a, a_along_k), &gemm.b, !b_along_k);
+    goal.bias.iter().chain([&goal.out]).fold(vectors, result).are_aligned()
+}
+
+/// Returns true if 32 bits suffice for the indices and offsets of both operands.
+fn has_small_offsets(gemm: &Gemm<'_>) -> bool {
+    let GemmSize { rows, columns, k, .. } = gemm.size;
+    let spans = [gemm.a.span(), gemm.b.span(), rows, columns, k];
+    spans.iter().all(|&span| span < 1 << 30)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +142,14 @@ pub fn multiply(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<
     let (step, lanes) = (tuning.step(class, tiling.item), Geometry::of(target, class).lanes as i64);
     let (a_along_k, b_along_k) = (is_along_k(&a, false), is_along_k(&b, true));
     let dense = is_dense(gemm, &tiling, lanes, step, [a_along_k, b_along_k]);
-    let constants = blocks(tuning, class, tiling.item, [a.kind(), b.kind()], [a_along_k, b_along_k], dense);
-    let program = |epilogue: &Epilogue<'_>| program(target, class, dtype, epilogue, &constants);
+    let blocks = Blocks {
+        item: tiling.item,
+        kinds: [a.kind(), b.kind()],
+        along_k: [a_along_k, b_along_k],
+        dense,
+        aligned: dense && are_aligned(target, gemm, &goal, [a_along_k, b_along_k]),
+        small_offsets: !dense && has_small_offsets(gemm),
+    };
     let extent = Extent { rows, columns, k, splits: tiling.splits, split_stride: results };
     let args = entry::GemmLocal {
         a: a.memory(),
@@ -132,64 +165,75 @@ pub fn multiply(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<
     let global = tiling.squares * batches * tiling.splits * items;
     let kernel = entry::GEMM_LOCAL.extended();
     let args = goal.extended(&args);
-    target.launch(&*program(&goal)?, kernel, &args, &[global as usize], Some(&[items as usize]))?;
+    let program = program(target, dtype, &goal, blocks.define(spec(target, class, tuning), tuning, class))?;
+    target.launch(&*program, kernel, &args, &[global as usize], Some(&[items as usize]))?;
     if sums.is_some() {
-        launch_finish(target, &*program(&epilogue)?, class, goal.out.memory, extent, results, &epilogue)?;
+        finish(target, class, size, tiling.splits, goal.out.memory, &epilogue, tuning)?;
     }
     Ok(())
 }
 
 /// The program of GEMMs with an epilogue. Always specialised: otherwise every unrolled load and store would contain a
 /// switch over the dtypes.
-fn program(
-    target: &Target,
-    class: Class,
-    operand_dtype: DType,
-    epilogue: &Epilogue<'_>,
-    constants: &[(&'static str, i64)],
-) -> Result<Arc<CachedProgram>> {
+fn program(target: &Target, operands: DType, epilogue: &Epilogue<'_>, spec: Spec) -> Result<Arc<CachedProgram>> {
     let bias = epilogue.bias.unwrap_or(epilogue.out).dtype;
-    let spec = spec(target, class, [operand_dtype, epilogue.out.dtype, bias], epilogue.activation, constants);
-    epilogue.program(target, [Family::GemmLocal, Family::GemmLocalFused], class, spec)
+    let spec = with_dtypes(spec, [operands, epilogue.out.dtype, bias], epilogue.activation);
+    epilogue.program(target, [Family::GemmLocal, Family::GemmLocalFused], operands.class(), spec)
 }
 
-fn spec(
-    target: &Target,
-    class: Class,
-    [operands, out, bias]: [DType; 3],
-    activation: Activation,
-    constants: &[(&'static str, i64)],
-) -> Spec {
-    let spec = Spec::generic()
-        .define("SPEC_DTYPE0", i64::from(operands.code()))
+fn with_dtypes(spec: Spec, [operands, out, bias]: [DType; 3], activation: Activation) -> Spec {
+    spec.define("SPEC_DTYPE0", i64::from(operands.code()))
         .define("SPEC_DTYPE1", i64::from(out.code()))
         .define("SPEC_DTYPE2", i64::from(bias.code()))
-        .define("VEC", Geometry::of(target, class).lanes as i64)
-        .define("ACTIVATION", i64::from(activation.repr));
-    constants.iter().fold(spec, |spec, (name, value)| spec.define(name, *value))
+        .define("ACTIVATION", i64::from(activation.repr))
 }
 
-/// The constants of programs that copy blocks: their sizes, the operands' kinds, whether items walk them along k, and
-/// whether `is_dense` holds.
-fn blocks(
-    tuning: &GpuTuning,
-    class: Class,
+/// The constants of programs that copy no blocks; [`Blocks`] changes some of them.
+fn spec(target: &Target, class: Class, tuning: &GpuTuning) -> Spec {
+    Spec::generic().define("VEC", Geometry::of(target, class).lanes as i64).define("SIDE", tuning.side)
+}
+
+/// The constants of programs that copy blocks.
+#[derive(Clone, Copy, Debug)]
+struct Blocks {
+    /// Rows, and columns, of C that an item computes.
     item: i64,
-    [a_kind, b_kind]: [i64; 2],
-    [a_along_k, b_along_k]: [bool; 2],
+    /// The operands' kinds.
+    kinds: [i64; 2],
+    /// True for operands that items walk along k.
+    along_k: [bool; 2],
+    /// See [`is_dense`].
     dense: bool,
-) -> [(&'static str, i64); 9] {
-    [
-        ("SIDE", tuning.side),
-        ("ITEM", item),
-        ("STEP", tuning.step(class, item)),
-        ("BAND", tuning.band),
-        ("A_KIND", a_kind),
-        ("B_KIND", b_kind),
-        ("A_ALONG_K", i64::from(a_along_k)),
-        ("B_ALONG_K", i64::from(b_along_k)),
-        ("DENSE", i64::from(dense)),
-    ]
+    /// See [`are_aligned`].
+    aligned: bool,
+    /// See [`has_small_offsets`].
+    small_offsets: bool,
+}
+
+impl Blocks {
+    /// The usual blocks of operands of kinds and orders.
+    const fn usual(item: i64, kinds: [i64; 2], along_k: [bool; 2], dense: bool) -> Self {
+        Self { item, kinds, along_k, dense, aligned: dense, small_offsets: !dense }
+    }
+
+    fn define(&self, spec: Spec, tuning: &GpuTuning, class: Class) -> Spec {
+        let Self { item, kinds: [a_kind, b_kind], along_k: [a_along_k, b_along_k], .. } = *self;
+        let spec = spec
+            .define("ITEM", item)
+            .define("STEP", tuning.step(class, item))
+            .define("BAND", tuning.band)
+            .define("A_KIND", a_kind)
+            .define("B_KIND", b_kind)
+            .define("A_ALONG_K", i64::from(a_along_k))
+            .define("B_ALONG_K", i64::from(b_along_k))
+            .define("DENSE", i64::from(self.dense))
+            .define("SMALL_OFFSETS", i64::from(self.small_offsets));
+        if self.aligned {
+            spec.define("SPEC_ALIGNED", 1)
+        } else {
+            spec
+        }
+    }
 }
 
 /// The usual programs: one dtype throughout or partial sums, of matrices in any order and of convolutions.
@@ -197,12 +241,11 @@ pub(super) fn forms(target: &Target, tuning: &GpuTuning) -> Vec<Form> {
     let mut found = Vec::new();
     for dtype in super::LISTED_DTYPES {
         let (class, sums) = (dtype.class(), dtype.class().storage());
-        let mut add = |dtypes, activation, constants: &[(&'static str, i64)]| {
-            found.push((class, spec(target, class, dtypes, activation, constants)));
-        };
-        add([dtype; 3], Activation::None, &blockless(class, tuning));
-        add([dtype, sums, sums], Activation::None, &blockless(class, tuning));
-        add([sums, dtype, dtype], Activation::None, &blockless(class, tuning));
+        let usual = spec(target, class, tuning);
+        let mut add = |spec: &Spec, dtypes| found.push((class, with_dtypes(spec.clone(), dtypes, Activation::None)));
+        for dtypes in [[dtype; 3], [dtype, sums, sums], [sums, dtype, dtype]] {
+            add(&usual, dtypes);
+        }
         let items: &[i64] =
             if class == Class::Float { &[tuning.item, GpuTuning::SMALL_ITEM] } else { &[GpuTuning::SMALL_ITEM] };
         let orders = [[true, true], [true, false], [false, true], [false, false]];
@@ -211,36 +254,15 @@ pub(super) fn forms(target: &Target, tuning: &GpuTuning) -> Vec<Form> {
             // GEMMs of im2col matrices are never dense.
             let density: &[bool] = if kinds == MATRICES { &[true, false] } else { &[false] };
             for (along_k, dense) in orders.into_iter().flat_map(|order| density.iter().map(move |d| (order, *d))) {
-                let constants = blocks(tuning, class, item, kinds, along_k, dense);
-                add([dtype; 3], Activation::None, &constants);
+                let spec = Blocks::usual(item, kinds, along_k, dense).define(usual.clone(), tuning, class);
+                add(&spec, [dtype; 3]);
                 if sums != dtype {
-                    add([dtype, sums, sums], Activation::None, &constants);
+                    add(&spec, [dtype, sums, sums]);
                 }
             }
         }
     }
     found
-}
-
-/// Constants of programs that copy no blocks.
-fn blockless(class: Class, tuning: &GpuTuning) -> [(&'static str, i64); 4] {
-    let item = GpuTuning::SMALL_ITEM;
-    [("SIDE", tuning.side), ("ITEM", item), ("STEP", tuning.step(class, item)), ("DENSE", 0)]
-}
-
-fn launch_finish(
-    target: &Target,
-    program: &CachedProgram,
-    class: Class,
-    sums: Memory,
-    extent: Extent,
-    results: i64,
-    epilogue: &Epilogue<'_>,
-) -> Result<()> {
-    let args = entry::GemmLocalFinish { partial: sums, extent, epilogue: epilogue.arguments(class) };
-    let args = epilogue.extended(&args);
-    let global = (results.max(0) as usize).next_multiple_of(ITEM_GROUP);
-    target.launch(program, entry::GEMM_LOCAL_FINISH.extended(), &args, &[global], None)
 }
 
 /// Adds `splits` partial results, each of dense batches of rows, and applies the epilogue.
@@ -258,16 +280,12 @@ pub fn finish(
 ) -> Result<()> {
     let GemmSize { rows, columns, k, batches } = size;
     let results = rows * columns * batches;
-    let program = program(target, class, class.storage(), epilogue, &blockless(class, tuning))?;
-    launch_finish(
-        target,
-        &program,
-        class,
-        sums,
-        Extent { rows, columns, k, splits, split_stride: results },
-        results,
-        epilogue,
-    )
+    let program = program(target, class.storage(), epilogue, spec(target, class, tuning))?;
+    let extent = Extent { rows, columns, k, splits, split_stride: results };
+    let args = entry::GemmLocalFinish { partial: sums, extent, epilogue: epilogue.arguments(class) };
+    let args = epilogue.extended(&args);
+    let global = (results.max(0) as usize).next_multiple_of(ITEM_GROUP);
+    target.launch(&*program, entry::GEMM_LOCAL_FINISH.extended(), &args, &[global], None)
 }
 
 /// The dot product of a row and a column of `k` elements each.
@@ -286,7 +304,6 @@ pub fn dot(
     let splits = (target.compute_units() as i64 * DOT_GROUPS).min(div_ceil(k, group * DOT_TERMS)).max(1);
     let sums = if splits > 1 { Some(target.workspace(splits as usize * class.size())?) } else { None };
     let goal = epilogue.or_sums(target, sums.as_ref(), class, [1, 1])?;
-    let constants = blockless(class, tuning);
     let extent = Extent { rows: 1, columns: 1, k, splits, split_stride: 1 };
     let args = entry::GemmLocalDot {
         a: row.memory,
@@ -297,11 +314,12 @@ pub fn dot(
         extent,
         epilogue: goal.arguments(class),
     };
-    let program = |epilogue: &Epilogue<'_>| program(target, class, row.dtype, epilogue, &constants);
+    let program = program(target, row.dtype, &goal, spec(target, class, tuning))?;
     let (global, local) = ([(splits * group) as usize], [group as usize]);
-    target.launch(&*program(&goal)?, entry::GEMM_LOCAL_DOT, &args, &global, Some(&local))?;
+    target.launch(&*program, entry::GEMM_LOCAL_DOT, &args, &global, Some(&local))?;
     if sums.is_some() {
-        launch_finish(target, &*program(epilogue)?, class, goal.out.memory, extent, 1, epilogue)?;
+        let size = GemmSize { rows: 1, columns: 1, k, batches: 1 };
+        finish(target, class, size, splits, goal.out.memory, epilogue, tuning)?;
     }
     Ok(())
 }

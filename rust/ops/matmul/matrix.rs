@@ -44,6 +44,11 @@ impl Axis {
         self.strides.first().copied().unwrap_or(0)
     }
 
+    /// Elements from the first index to the last.
+    pub fn span(&self) -> i64 {
+        self.sizes.iter().zip(self.strides).map(|(size, stride)| (size - 1).max(0) * stride.abs()).sum()
+    }
+
     /// Returns true if all indices are equally far apart in memory.
     pub fn is_line(&self) -> bool {
         self.sizes.iter().skip(1).all(|size| *size == 1)

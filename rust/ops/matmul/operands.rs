@@ -63,6 +63,14 @@ impl GemmOperand {
         }
     }
 
+    /// Elements from the first to the last of a matrix, or of the images.
+    pub(in crate::ops) fn span(&self) -> i64 {
+        match self {
+            Self::Matrix(matrix) => matrix.layout.rows.span() + matrix.layout.columns.span(),
+            Self::Im2col(input) | Self::Im2colTransposed(input) => input.im2col.layout().elements,
+        }
+    }
+
     pub(in crate::ops) const fn im2col(&self) -> Option<Im2col> {
         match self {
             Self::Matrix(_) => None,

@@ -4,7 +4,6 @@ use super::field::{clash, Field};
 use crate::cl::DeviceInfo;
 use crate::error::Result;
 use crate::kernels::Class;
-use crate::ops::core::space::div_ceil;
 
 /// Items of a work-group that all of today's GPUs support.
 const COMMON_GROUP: usize = 256;
@@ -37,11 +36,12 @@ impl GpuTuning {
     /// items share 4 KiB of registers, cannot hold them. Not measured on a GPU yet.
     pub fn of(info: &DeviceInfo) -> Self {
         let side = if info.max_work_group >= COMMON_GROUP { 16 } else { 8 };
-        let wide = Self { side, item: 8, step_bytes: 64, band: 8, groups_per_unit: 2 };
-        if wide.check(info).is_ok() && !info.vendor.starts_with("Intel") {
-            wide
+        let item = if info.vendor.starts_with("Intel") { Self::SMALL_ITEM } else { 8 };
+        let usual = Self { side, item, step_bytes: 64, band: 8, groups_per_unit: 2 };
+        if usual.check(info).is_ok() {
+            usual
         } else {
-            Self { item: Self::SMALL_ITEM, ..wide }
+            Self { item: Self::SMALL_ITEM, step_bytes: 32, ..usual }
         }
     }
 
@@ -61,6 +61,9 @@ impl GpuTuning {
     pub(super) fn check(&self, info: &DeviceInfo) -> Result<()> {
         let Self { side, item, .. } = *self;
         let (items, most) = (side * side, info.max_work_group as i64);
+        if !(side as u64).is_power_of_two() {
+            return Err(clash(format!("side = {side} is not a power of two")));
+        }
         if items > most {
             return Err(clash(format!("side = {side} makes work-groups of {items} items; the limit is {most}")));
         }
@@ -77,18 +80,19 @@ impl GpuTuning {
         Ok(())
     }
 
-    /// Elements of K that are copied at a time. Every item copies equally many elements of a block.
+    /// Elements of K that are copied at a time, a power of two. Every item copies equally many elements of a block, and
+    /// all items a whole number of its rows at a time.
     pub fn step(&self, class: Class, item: i64) -> i64 {
-        let shared = self.side / Self::SMALL_ITEM;
         let parts = if class.is_complex() { 2 } else { 1 };
         let bytes = self.step_bytes * Self::SMALL_ITEM / (item.max(1) * parts);
-        div_ceil((bytes / class.size() as i64).max(1), shared) * shared
+        let elements = (bytes / class.size() as i64).max(self.side / Self::SMALL_ITEM).max(1);
+        1 << elements.ilog2()
     }
 
-    /// Local memory of a group of `gemm_local.cl`: two blocks, and the `Position` of each of their rows and columns.
+    /// Local memory of a group of `gemm_local.cl`: two blocks of each operand, and the `Position`s along K.
     fn local_bytes(&self, class: Class, item: i64) -> i64 {
         let (step, square) = (self.step(class, item), self.side * item);
-        2 * step * (square + 4) * class.size() as i64 + 2 * (square + step) * POSITION_BYTES
+        4 * step * ((square + 4) * class.size() as i64 + POSITION_BYTES)
     }
 }
 
@@ -115,12 +119,13 @@ mod tests {
 
     #[test]
     fn every_item_copies_equally_many_elements() {
-        for side in [8, 16, 24, 32] {
+        for side in [8, 16, 32] {
             for step_bytes in [16, 32, 64, 256] {
                 let tuning = GpuTuning { side, step_bytes, ..GpuTuning::of(&device(1024, 48 << 10)) };
                 for class in [Class::Float, Class::Double, Class::ComplexDouble] {
                     for item in [GpuTuning::SMALL_ITEM, 8] {
-                        assert_eq!(item * tuning.step(class, item) % side, 0);
+                        let step = tuning.step(class, item);
+                        assert_eq!((item * step % side, side * side % step), (0, 0));
                     }
                 }
             }

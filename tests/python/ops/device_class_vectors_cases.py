@@ -134,3 +134,40 @@ def test_sums_of_integers(dtype: torch.dtype):
         x = laid_out(values, layout, "opencl")
         for dim in ((0,), (1,), (0, 1)):
             assert x.sum(dim).cpu().equal(values.sum(dim)), (shape, layout, dim)
+
+
+def assert_agrees(found: torch.Tensor, expected: torch.Tensor) -> None:
+    """Compare a result on the device with the same in float64."""
+    relative, absolute = TOLERANCES[found.dtype]
+    assert_close(found.cpu().double(), expected, rtol=relative, atol=absolute * expected.abs().max().item())
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("transposes", list(product((False, True), repeat=2)), ids=str)
+def test_matmuls(transposes: tuple[bool, bool], dtype: torch.dtype):
+    """Whole blocks and edges, and a sum over k that is split into parts."""
+    for (rows, k, columns), layout in product([(128, 64, 132), (70, 37, 66), (16, 4100, 24)], LAYOUTS):
+        shapes = [(rows, k), (k, columns)]
+        operands, wide = [], []
+        for shape, is_transposed in zip(shapes, transposes, strict=True):
+            values = torch.randn(shape[::-1] if is_transposed else shape).to(dtype)
+            operands.append(laid_out(values, layout, "opencl"))
+            wide.append(values.double())
+        a, b = (x.t() if flag else x for x, flag in zip(operands, transposes, strict=True))
+        left, right = (x.t() if flag else x for x, flag in zip(wide, transposes, strict=True))
+        bias = torch.randn(columns).to(dtype)
+        assert_agrees(torch.addmm(bias.to("opencl"), a, b), torch.addmm(bias.double(), left, right))
+
+
+def test_operands_may_span_more_than_32_bits_index():
+    """A matrix with 2^30 elements between its rows, and images as far apart."""
+    distance = 1 << 30
+    if torch.opencl.get_device_properties().total_memory < 4 * distance:
+        pytest.skip("needs a device with 4 GiB of memory")
+    memory = torch.empty(distance + 4096, dtype=torch.float16, device="opencl")
+    for start in (0, distance):
+        memory[start : start + 4096] = torch.randn(4096).half().to("opencl")
+    a, b = memory.as_strided((2, 700), (distance, 3)), torch.randn(700, 40).half()
+    assert_agrees(a @ b.to("opencl"), a.cpu().double() @ b.double())
+    x, weight = memory.as_strided((2, 8, 9, 9), (distance, 81, 9, 1)), torch.randn(4, 8, 3, 3).half()
+    assert_agrees(F.conv2d(x, weight.to("opencl")), F.conv2d(x.cpu().double(), weight.double()))
