@@ -7,7 +7,7 @@
 // An element of an operand has an *outer* index (row of A, column of B) and an *inner* one (k). Each index contributes
 // a `Position`, and the two add up: an offset, and for the im2col matrix of a convolution also an input position;
 // outside the input, the element is zero. An item copies the same outer indices in every step, so it keeps their
-// `Position`s in registers; those of the inner indices are found once for all items.
+// `Position`s in registers; those of a step's inner indices are found once for all items.
 //
 // The most common case needs no `Position`: if DENSE is 1, both operands, the result and `bias` are matrices with
 // one stride for rows and one for columns, and each operand is dense along the index that its items walk.
@@ -20,9 +20,9 @@
 #ifndef ITEM
 #define ITEM 4
 #endif
-// Values of k copied at a time, a multiple of SIDE / 4 and a divisor of the items: every item copies LOADS times.
+// Values of k copied at a time: a multiple of SIDE / 4 and a divisor of ITEMS, so that every item makes LOADS copies.
 #ifndef STEP
-#define STEP 4
+#define STEP (SIDE / 4)
 #endif
 #define ITEMS (SIDE * SIDE)
 #define SQUARE (SIDE * ITEM)
@@ -95,8 +95,8 @@ typedef struct {
   int at[SPATIAL];
 } Position;
 
-// No `Position` has an initialiser, for which Intel's compiler uses scratch memory.
-static inline Position matrix_position(const Axis *axis, Index i) {
+// Members are assigned one by one: for an initialiser Intel's compiler uses scratch memory.
+INLINE Position matrix_position(const Axis *axis, Index i) {
   Position position;
   position.offset = 0;
   position.at[0] = 0;
@@ -110,7 +110,7 @@ static inline Position matrix_position(const Axis *axis, Index i) {
 }
 
 #if HAS_IM2COL
-static inline Position im2col_row_position(const Im2colLayout *im2col, Index i) {
+INLINE Position im2col_row_position(const Im2colLayout *im2col, Index i) {
   Position position;
   position.offset = 0;
   UNROLL for (int d = 0; d < SPATIAL; ++d) {
@@ -123,7 +123,7 @@ static inline Position im2col_row_position(const Im2colLayout *im2col, Index i) 
   return position;
 }
 
-static inline Position im2col_column_position(const Im2colLayout *im2col, Index i) {
+INLINE Position im2col_column_position(const Im2colLayout *im2col, Index i) {
   const Index channel = i / (Index)im2col->channel_step % (Index)im2col->channels;
   Position position;
   position.offset = (Offset)channel * (Offset)im2col->channel_stride;
@@ -166,7 +166,7 @@ INLINE T load_meeting(__global const uchar *input, int dt, int kind, const Im2co
 
 #define LOADS (SQUARE * STEP / ITEMS)
 #define RUN 1
-// Along the outer index an item has one for all its elements.
+// The outer `Position`s of an item: along the outer index its elements share one.
 #define OUTERS(along_k) ((along_k) ? LOADS : 1)
 #define FETCH(to, from, dt, kind, along_k, outer, inner)                                                         \
   UNROLL for (int l = 0; l < LOADS; ++l) to[l] = load_meeting(from, dt, kind, &im2col, outer[(along_k) ? l : 0], \
@@ -175,8 +175,8 @@ INLINE T load_meeting(__global const uchar *input, int dt, int kind, const Im2co
   UNROLL for (int l = 0; l < LOADS; ++l) block[INNER_OF(l, along_k) * PITCH + OUTER_OF(l, along_k)] = from[l];
 #endif
 
-// Outer index and k of what an item copies, RUN elements along one of them. An item's elements differ by constants,
-// since a whole number of rows of a block are copied at a time.
+// Outer index and k of copy `l` of an item, of RUN elements along one of the two. The group copies a whole number of
+// rows of a block at a time, so an item's copies differ by constants.
 #define OUTER_OF(l, along_k) ((along_k) ? item * RUN / STEP + (l) * (ITEMS * RUN / STEP) : item * RUN % SQUARE)
 #define INNER_OF(l, along_k) ((along_k) ? item * RUN % STEP : item * RUN / SQUARE + (l) * (ITEMS * RUN / SQUARE))
 

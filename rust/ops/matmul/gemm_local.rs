@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::epilogue::{Activation, Epilogue};
-use super::im2col::Im2colOrder;
+use super::im2col::{Im2col, Im2colOrder};
 use super::matrix::{Matrix, MatrixOperand};
 use super::operands::{Gemm, GemmOperand};
 use super::plan::{GemmSize, MATRICES};
@@ -66,28 +66,30 @@ fn is_dense(gemm: &Gemm<'_>, tiling: &GpuTiling, lanes: i64, step: i64, along_k:
 
 /// Returns true if every vector that a program with `DENSE` loads or stores is aligned.
 fn are_aligned(target: &Target, gemm: &Gemm<'_>, goal: &Epilogue<'_>, [a_along_k, b_along_k]: [bool; 2]) -> bool {
-    let with = |vectors: Vectors, memory: Memory, dtype: DType, strides: [i64; 2]| {
-        vectors.with(memory.offset as usize, dtype, strides.map(|stride| stride * dtype.size() as i64))
-    };
-    let operand = |vectors, operand: &GemmOperand, rows_are_outer: bool| {
+    let operand = |operand: &GemmOperand, rows_are_outer: bool| {
         let Matrix { rows, columns, batch_stride } = operand.layout();
         let stride = if rows_are_outer { rows.stride() } else { columns.stride() };
-        with(vectors, operand.memory(), operand.dtype(), [stride, batch_stride])
+        (operand.memory(), operand.dtype(), [stride, batch_stride])
     };
-    let result = |vectors, MatrixOperand { memory, dtype, layout }: &MatrixOperand| match layout.columns.is_dense() {
-        true => with(vectors, *memory, *dtype, [layout.rows.stride(), layout.batch_stride]),
-        false => vectors, // It is accessed one element at a time.
-    };
-    let vectors = Vectors::of(Geometry::of(target, gemm.class));
-    let vectors = operand(operand(vectors, &gemm.a, a_along_k), &gemm.b, !b_along_k);
-    goal.bias.iter().chain([&goal.out]).fold(vectors, result).are_aligned()
+    // Of other results and biases, elements are accessed one at a time.
+    let results = goal.bias.iter().chain([&goal.out]).filter(|result| result.layout.columns.is_dense());
+    let results = results
+        .map(|MatrixOperand { memory, dtype, layout }| (*memory, *dtype, [layout.rows.stride(), layout.batch_stride]));
+    [operand(&gemm.a, a_along_k), operand(&gemm.b, !b_along_k)]
+        .into_iter()
+        .chain(results)
+        .fold(Vectors::of(Geometry::of(target, gemm.class)), |vectors, (memory, dtype, strides)| {
+            vectors.with(memory.offset as usize, dtype, strides.map(|stride| stride * dtype.size() as i64))
+        })
+        .are_aligned()
 }
 
-/// Returns true if 32 bits suffice for the indices and offsets of both operands.
+/// Returns true if 32 bits suffice for the indices, positions and offsets of both operands.
 fn has_small_offsets(gemm: &Gemm<'_>) -> bool {
     let GemmSize { rows, columns, k, .. } = gemm.size;
     let spans = [gemm.a.span(), gemm.b.span(), rows, columns, k];
-    spans.iter().all(|&span| span < 1 << 30)
+    let im2cols = [gemm.a.im2col(), gemm.b.im2col()];
+    spans.iter().all(|&span| span < 1 << 30) && im2cols.iter().flatten().all(Im2col::has_small_positions)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +167,7 @@ pub fn multiply(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<
     let global = tiling.squares * batches * tiling.splits * items;
     let kernel = entry::GEMM_LOCAL.extended();
     let args = goal.extended(&args);
-    let program = program(target, dtype, &goal, blocks.define(spec(target, class, tuning), tuning, class))?;
+    let program = program(target, class, dtype, &goal, blocks.define(spec(target, class, tuning), tuning, class))?;
     target.launch(&*program, kernel, &args, &[global as usize], Some(&[items as usize]))?;
     if sums.is_some() {
         finish(target, class, size, tiling.splits, goal.out.memory, &epilogue, tuning)?;
@@ -175,10 +177,16 @@ pub fn multiply(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<
 
 /// The program of GEMMs with an epilogue. Always specialised: otherwise every unrolled load and store would contain a
 /// switch over the dtypes.
-fn program(target: &Target, operands: DType, epilogue: &Epilogue<'_>, spec: Spec) -> Result<Arc<CachedProgram>> {
+fn program(
+    target: &Target,
+    class: Class,
+    operands: DType,
+    epilogue: &Epilogue<'_>,
+    spec: Spec,
+) -> Result<Arc<CachedProgram>> {
     let bias = epilogue.bias.unwrap_or(epilogue.out).dtype;
     let spec = with_dtypes(spec, [operands, epilogue.out.dtype, bias], epilogue.activation);
-    epilogue.program(target, [Family::GemmLocal, Family::GemmLocalFused], operands.class(), spec)
+    epilogue.program(target, [Family::GemmLocal, Family::GemmLocalFused], class, spec)
 }
 
 fn with_dtypes(spec: Spec, [operands, out, bias]: [DType; 3], activation: Activation) -> Spec {
@@ -188,7 +196,7 @@ fn with_dtypes(spec: Spec, [operands, out, bias]: [DType; 3], activation: Activa
         .define("ACTIVATION", i64::from(activation.repr))
 }
 
-/// The constants of programs that copy no blocks; [`Blocks`] changes some of them.
+/// The constants of all programs; [`Blocks`] adds those of programs that copy blocks.
 fn spec(target: &Target, class: Class, tuning: &GpuTuning) -> Spec {
     Spec::generic().define("VEC", Geometry::of(target, class).lanes as i64).define("SIDE", tuning.side)
 }
@@ -211,11 +219,6 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// The usual blocks of operands of kinds and orders.
-    const fn usual(item: i64, kinds: [i64; 2], along_k: [bool; 2], dense: bool) -> Self {
-        Self { item, kinds, along_k, dense, aligned: dense, small_offsets: !dense }
-    }
-
     fn define(&self, spec: Spec, tuning: &GpuTuning, class: Class) -> Spec {
         let Self { item, kinds: [a_kind, b_kind], along_k: [a_along_k, b_along_k], .. } = *self;
         let spec = spec
@@ -251,10 +254,14 @@ pub(super) fn forms(target: &Target, tuning: &GpuTuning) -> Vec<Form> {
         let orders = [[true, true], [true, false], [false, true], [false, false]];
         let kinds = super::listed_kinds(dtype);
         for (item, kinds) in items.iter().flat_map(|item| kinds.iter().map(move |kinds| (*item, *kinds))) {
-            // GEMMs of im2col matrices are never dense.
-            let density: &[bool] = if kinds == MATRICES { &[true, false] } else { &[false] };
-            for (along_k, dense) in orders.into_iter().flat_map(|order| density.iter().map(move |d| (order, *d))) {
-                let spec = Blocks::usual(item, kinds, along_k, dense).define(usual.clone(), tuning, class);
+            // Each is (dense, aligned). GEMMs of im2col matrices are never dense.
+            let any = (false, false);
+            let density = if kinds == MATRICES { &[(true, true), (true, false), any][..] } else { &[any] };
+            for (along_k, (dense, aligned)) in
+                orders.into_iter().flat_map(|order| density.iter().map(move |d| (order, *d)))
+            {
+                let blocks = Blocks { item, kinds, along_k, dense, aligned, small_offsets: !dense };
+                let spec = blocks.define(usual.clone(), tuning, class);
                 add(&spec, [dtype; 3]);
                 if sums != dtype {
                     add(&spec, [dtype, sums, sums]);
@@ -280,7 +287,7 @@ pub fn finish(
 ) -> Result<()> {
     let GemmSize { rows, columns, k, batches } = size;
     let results = rows * columns * batches;
-    let program = program(target, class.storage(), epilogue, spec(target, class, tuning))?;
+    let program = program(target, class, class.storage(), epilogue, spec(target, class, tuning))?;
     let extent = Extent { rows, columns, k, splits, split_stride: results };
     let args = entry::GemmLocalFinish { partial: sums, extent, epilogue: epilogue.arguments(class) };
     let args = epilogue.extended(&args);
@@ -314,7 +321,7 @@ pub fn dot(
         extent,
         epilogue: goal.arguments(class),
     };
-    let program = program(target, row.dtype, &goal, spec(target, class, tuning))?;
+    let program = program(target, class, row.dtype, &goal, spec(target, class, tuning))?;
     let (global, local) = ([(splits * group) as usize], [group as usize]);
     target.launch(&*program, entry::GEMM_LOCAL_DOT, &args, &global, Some(&local))?;
     if sums.is_some() {

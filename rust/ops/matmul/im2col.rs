@@ -208,14 +208,19 @@ impl Im2col {
     /// all positions fit 31 bits.
     pub fn is_in_chunks(&self, chunk: i64) -> bool {
         let strides = self.strides.iter().chain([&self.image_stride, &self.group_stride]);
-        let KernelMap { out_sizes, stride, dilation, kernel_size, .. } = self.kernel_map;
-        let moves = out_sizes.into_iter().zip(stride).chain(kernel_size.into_iter().zip(dilation));
-        let spans = moves.map(|(size, step)| size.saturating_mul(step.abs()));
         self.order() == Im2colOrder::ChannelsInnermost
             && self.channels % chunk == 0
             && strides.into_iter().all(|stride| stride % chunk == 0)
-            && spans.chain(self.in_sizes).all(|span| span < 1 << 28)
-            && self.images.saturating_mul(out_sizes.iter().product()) < i64::from(i32::MAX)
+            && self.has_small_positions()
+            && self.images.saturating_mul(self.kernel_map.out_sizes.iter().product()) < i64::from(i32::MAX)
+    }
+
+    /// Returns true if input positions, in the padding too, are far below 2^30.
+    pub fn has_small_positions(&self) -> bool {
+        let KernelMap { out_sizes, stride, dilation, kernel_size, origin } = self.kernel_map;
+        let moves = out_sizes.into_iter().zip(stride).chain(kernel_size.into_iter().zip(dilation));
+        let spans = moves.map(|(size, step)| size.saturating_mul(step.abs()));
+        spans.chain(self.in_sizes).chain(origin.map(i64::abs)).all(|span| span < 1 << 28)
     }
 
     /// The layout as kernels take it.

@@ -7,7 +7,7 @@ use crate::kernels::Class;
 
 /// Items of a work-group that all of today's GPUs support.
 const COMMON_GROUP: usize = 256;
-/// Bytes of a `Position` of `gemm_local.cl`.
+/// Bytes of a `Position` of `gemm_local.cl` with 64-bit offsets.
 const POSITION_BYTES: i64 = 24;
 
 /// Tiling of matmuls, as `rust/ops/matmul/gemm_local.rs` uses it.
@@ -32,7 +32,7 @@ impl GpuTuning {
     pub const SMALL_ITEM: i64 = 4;
 
     /// 8 x 8 sums per item, for four loads from local memory per step, and one or two sectors of a GPU's memory of K.
-    /// They take 120 to 128 registers with ptxas for sm_90, which leaves space for two groups. Intel's GPUs, where 16
+    /// For matrices they take at most 128 registers with ptxas for sm_90, which leaves space for two groups. Intel's GPUs, where 16
     /// items share 4 KiB of registers, cannot hold them. Not measured on a GPU yet.
     pub fn of(info: &DeviceInfo) -> Self {
         let side = if info.max_work_group >= COMMON_GROUP { 16 } else { 8 };
@@ -41,7 +41,7 @@ impl GpuTuning {
         if usual.check(info).is_ok() {
             usual
         } else {
-            Self { item: Self::SMALL_ITEM, step_bytes: 32, ..usual }
+            Self { side: 8, item: Self::SMALL_ITEM, step_bytes: 32, ..usual }
         }
     }
 
@@ -81,11 +81,11 @@ impl GpuTuning {
     }
 
     /// Elements of K that are copied at a time, a power of two. Every item copies equally many elements of a block, and
-    /// all items a whole number of its rows at a time.
+    /// the group a whole number of the block's rows at a time.
     pub fn step(&self, class: Class, item: i64) -> i64 {
         let parts = if class.is_complex() { 2 } else { 1 };
         let bytes = self.step_bytes * Self::SMALL_ITEM / (item.max(1) * parts);
-        let elements = (bytes / class.size() as i64).max(self.side / Self::SMALL_ITEM).max(1);
+        let elements = (bytes / class.size() as i64).max(self.side / Self::SMALL_ITEM);
         1 << elements.ilog2()
     }
 
@@ -109,8 +109,10 @@ mod tests {
     #[test]
     fn defaults_suit_every_device() {
         for (group, local) in [(64, 32 << 10), (256, 32 << 10), (1024, 48 << 10), (256, 16 << 10), (128, 64 << 10)] {
-            let info = device(group, local);
-            assert_eq!(GpuTuning::of(&info).check(&info), Ok(()));
+            for fp64 in [false, true] {
+                let info = DeviceInfo { fp64, ..device(group, local) };
+                assert_eq!(GpuTuning::of(&info).check(&info), Ok(()));
+            }
         }
         assert_eq!(GpuTuning::of(&device(256, 32 << 10)).item, 8);
         let intel = DeviceInfo { vendor: "Intel(R) Corporation".to_owned(), ..device(1024, 64 << 10) };

@@ -159,15 +159,15 @@ def test_matmuls(transposes: tuple[bool, bool], dtype: torch.dtype):
         assert_agrees(torch.addmm(bias.to("opencl"), a, b), torch.addmm(bias.double(), left, right))
 
 
-def test_operands_may_span_more_than_32_bits_index():
-    """A matrix with 2^30 elements between its rows, and images as far apart."""
+def test_elements_further_apart_than_32_bit_offsets_reach():
+    """Matrix rows, and images, of which the last begins at element 2^31."""
     distance = 1 << 30
-    if torch.opencl.get_device_properties().total_memory < 4 * distance:
-        pytest.skip("needs a device with 4 GiB of memory")
-    memory = torch.empty(distance + 4096, dtype=torch.float16, device="opencl")
-    for start in (0, distance):
+    if torch.opencl.get_device_properties().total_memory < 8 * distance:
+        pytest.skip("needs a device with 8 GiB of memory")
+    memory = torch.empty(2 * distance + 4096, dtype=torch.float16, device="opencl")
+    for start in (0, distance, 2 * distance):
         memory[start : start + 4096] = torch.randn(4096).half().to("opencl")
-    a, b = memory.as_strided((2, 700), (distance, 3)), torch.randn(700, 40).half()
+    a, b = memory.as_strided((3, 700), (distance, 3)), torch.randn(700, 40).half()
     assert_agrees(a @ b.to("opencl"), a.cpu().double() @ b.double())
-    x, weight = memory.as_strided((2, 8, 9, 9), (distance, 81, 9, 1)), torch.randn(4, 8, 3, 3).half()
+    x, weight = memory.as_strided((3, 24, 9, 9), (distance, 81, 9, 1)), torch.randn(40, 24, 3, 3).half()
     assert_agrees(F.conv2d(x, weight.to("opencl")), F.conv2d(x.cpu().double(), weight.double()))
