@@ -153,6 +153,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "runtime/test_device.py": 1,
             "runtime/test_distributed.py": 1,
             "ops/test_empty_tensors.py": 1,
+            "runtime/test_driver_functions.py": 1,
             "runtime/test_errors.py": 1,
             "ops/test_expanded.py": 1,
             "runtime/test_fallback.py": 1,

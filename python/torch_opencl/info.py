@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from torch_opencl import _embedded_driver, _lazy, _load, backends, diagnostics
+from torch_opencl import _driver_functions, _embedded_driver, _lazy, _load, backends, diagnostics
 
 NO_DRIVER = """\
 OpenCL needs a driver for the device. On Debian and Ubuntu, as root:
@@ -59,7 +59,8 @@ def collect() -> dict[str, Any]:
 
     Returns:
         A tree of plain values: the versions, the platforms with their devices, the tuned values, the
-        kernel cache, the fallbacks, the result of :func:`self_test` for each device, advice, and ``ok``.
+        kernel cache, the fallbacks, the result of :func:`self_test` for each device, the functions of OpenCL C that its
+        driver lacks (None if a kernel bundle is used, as nothing is compiled then), advice, and ``ok``.
     """
     report: dict[str, Any] = {
         "python": platform.python_version(),
@@ -77,6 +78,7 @@ def collect() -> dict[str, Any]:
         report["cause"] = _lazy.no_device_reason()
         report["devices"] = [json.loads(native.device_properties(i)) for i in range(_lazy.device_count())]
         report["self_test"] = [self_test(torch.device("opencl", i)) for i in range(_lazy.device_count())]
+        report["lacking_functions"] = [_lacking(torch.device("opencl", i)) for i in range(_lazy.device_count())]
         report["matrix_instructions"] = [_matrix(torch.device("opencl", i)) for i in range(_lazy.device_count())]
         report["tuning"] = [json.loads(native.tuning(i)) for i in range(_lazy.device_count())]
         report["kernel_cache"] = diagnostics.kernel_cache_info()
@@ -115,6 +117,10 @@ def self_test(device: torch.device) -> dict[str, Any]:
     except Exception as failure:
         return {"ok": False, "error": str(failure)}
     return {"ok": True}
+
+
+def _lacking(device: torch.device) -> dict[str, list[str]] | None:
+    return None if diagnostics.kernel_cache_info()["bundle"] else _driver_functions.lacking(device)
 
 
 def _matrix(device: torch.device) -> dict[str, Any]:
@@ -175,6 +181,8 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         yield f"  matmuls: {_tuning(report['tuning'][index])}"
         yield f"  matrix instructions: {_instructions(report['matrix_instructions'][index])}"
         yield f"  self-test: {_outcome(report['self_test'][index])}"
+        for dtype, faults in (report["lacking_functions"][index] or {}).items():
+            yield f"  the driver lacks in {dtype}, which operators may need: {', '.join(faults)}"
     if report["devices"]:
         cache = report["kernel_cache"]
         yield ""
