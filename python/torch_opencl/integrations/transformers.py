@@ -1,4 +1,4 @@
-"""Hugging Face transformers: training, pipelines, bf16, random states, offloaded caches, GPTQ and AWQ checkpoints."""
+"""Hugging Face transformers: training, pipelines, bf16, random states, caches, fused layers, packed checkpoints."""
 
 import importlib
 import os
@@ -15,14 +15,16 @@ from torch_opencl.integrations._changes import Changes
 
 __all__ = ["disable", "enable"]
 
-# Imports transformers.
+# These import transformers.
 _QUANTIZERS = "torch_opencl.integrations._quantizers"
+_LAYERS = "torch_opencl.integrations._transformers_layers"
 
 
 def enable() -> None:
     """Make transformers, and accelerate under it, use OpenCL; see :func:`torch_opencl.integrations.enable`."""
     # May fail with another version of transformers, before anything is changed.
     quantizers = importlib.import_module(_QUANTIZERS)
+    importlib.import_module(_LAYERS)
     accelerate.enable()
     _CHANGES.apply()
     quantizers.enable()
@@ -33,6 +35,16 @@ def disable() -> None:
     _CHANGES.undo()
     if _QUANTIZERS in sys.modules:
         sys.modules[_QUANTIZERS].disable()
+    if _LAYERS in sys.modules:
+        sys.modules[_LAYERS].restore()
+
+
+def _post_init(original: Any) -> Any:
+    def post_init(self: Any) -> None:
+        original(self)
+        sys.modules[_LAYERS].fuse_layers(self)
+
+    return post_init
 
 
 def _is_torch_bf16_gpu_available(original: Callable[[], bool]) -> Callable[[], bool]:
@@ -140,6 +152,7 @@ _CHANGES = Changes(
     "transformers",
     {
         "transformers.utils.import_utils:is_torch_bf16_gpu_available": _is_torch_bf16_gpu_available,
+        "transformers.modeling_utils:PreTrainedModel.post_init": _post_init,
         "transformers.training_args:TrainingArguments._setup_devices": _setup_devices,
         "transformers.pipelines.base:Pipeline.__init__": _pipeline_init,
         "transformers.cache_utils:Cache.update": _update_cache,
