@@ -6,7 +6,7 @@ import torch
 
 from torch_opencl.kernels import Kernel, compile_kernel
 
-# What this package's kernels call, by name: an expression of x, of type T, and the same in PyTorch.
+# The functions that this package's kernels call, by name: an expression of x, of type T, and the same in PyTorch.
 FUNCTIONS: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = {
     **{
         name: (f"{name}(x)", getattr(torch, name))

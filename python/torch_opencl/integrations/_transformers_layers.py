@@ -15,7 +15,7 @@ from torch_opencl.kernels import compile_kernel
 
 __all__ = ["fuse_layers", "restore"]
 
-# Where a function was replaced: the class or module, the name there, and the original.
+# For each replaced function its class or module, its name there, and the original.
 _replaced: list[tuple[Any, str, FunctionType]] = []
 _ROTARY = "apply_rotary_pos_emb"
 

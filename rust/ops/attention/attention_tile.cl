@@ -96,7 +96,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
               added[h] += weight)
     EACH_ROW(totals[h] = fma(totals[h], decay[h], added[h]))
     EACH_ITEM(WIDTH_TILES, sums[t].items[i] *= decay[h])
-    KEEP_LEFT(weights, scores)
+    STORE_LEFT(weights, scores)
     WAIT_FOR_COPIES(0)
     // All items have copied the values, kept their weights, and used the keys.
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -148,9 +148,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
                                                     BY_QUERY_OR_KEY(corrections[h], terms[TERMS * column + 1]));
           scores[t].items[i] = weight;
           grads[t].items[i] = weight * (grads[t].items[i] - BY_QUERY_OR_KEY(deltas[h], terms[TERMS * column + 2])))
-      KEEP_LEFT(left_scores, grads)
+      STORE_LEFT(left_scores, grads)
 #if OWNS_KEYS
-      KEEP_LEFT(left_weights, scores)
+      STORE_LEFT(left_weights, scores)
 #endif
 #if TILE_KIND != TILE_MMA
       barrier(CLK_LOCAL_MEM_FENCE);

@@ -39,14 +39,14 @@
 // A matrix of OWN_ROWS x STEP_ROWS in tiles of C, such as weights, becomes the left operand of a product. On NVIDIA's GPUs
 // a lane has the same elements of a tile of C and of one of A; else they go through local memory, and a barrier follows.
 #if TILE_KIND == TILE_MMA
-#define KEEP_LEFT(to, tiles)
+#define STORE_LEFT(to, tiles)
 #define LOAD_LEFT(a, from, tiles, t)                                             \
   UNROLL for (int w = 0; w < TILE_A_WORDS; ++w) {                                \
     const int first = w / 2 * 4 + w % 2 * 2;                                     \
     (a)->words[w] = tile_pack(tiles[t].items[first], tiles[t].items[first + 1]); \
   }
 #else
-#define KEEP_LEFT(to, tiles)                                                                                     \
+#define STORE_LEFT(to, tiles)                                                                                     \
   EACH_ITEM(STEP_TILES, (to)[INDEX_IN_ROWS(STEP_ROWS, TILE_C_ROW(lane, i), t * TILE + TILE_C_COLUMN(lane, i))] = \
                             (ushort)tile_pack(tiles[t].items[i], 0))
 #define LOAD_LEFT(a, from, tiles, t) tile_load_a(a, from, 1, STEP_ROWS, 0, (t) * TILE, lane);

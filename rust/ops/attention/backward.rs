@@ -1,5 +1,6 @@
 //! The gradients of scaled dot-product attention.
 
+use super::tile_check::backward_is_right;
 use super::{
     arguments, encode, tile_backward, AttentionGradients, AttentionInputs, AttentionLaunch, AttentionMode, Pass,
 };
@@ -100,7 +101,8 @@ pub fn attention_backward(
         count,
     };
     target.launch(&launch.program, entry::ATTENTION_DELTA, &args, &items, None)?;
-    if let Some(forms) = tile_backward::plan(target, inputs, mode, grad_out, gradients)? {
+    let forms = tile_backward::plan(target, inputs, mode, grad_out, gradients)?;
+    if let Some(forms) = forms.filter(|forms| forms.iter().all(|form| backward_is_right(target, form))) {
         return tile_backward::backward(target, &forms, inputs, mode, [out, grad_out], row_terms, gradients);
     }
 

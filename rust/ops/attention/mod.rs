@@ -336,7 +336,7 @@ pub fn attention(
     if query::takes(&target, inputs, mode) {
         return query::forward(&target, inputs, mode, out, logsumexp);
     }
-    if let Some(form) = tile::plan(&target, inputs, mode)? {
+    if let Some(form) = tile::plan(&target, inputs, mode)?.filter(|form| tile_check::is_right(&target, form)) {
         return tile::forward(&target, &form, inputs, mode, out, logsumexp);
     }
     let launch = AttentionLaunch::new(Pass::Forward, inputs, mode, target)?;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::tile_check::is_right;
 use super::tile_form::{Group, Operands, TILE};
 use super::{arguments, encode, AttentionInputs, AttentionMode};
 use crate::error::Result;
@@ -67,14 +66,14 @@ pub(in crate::ops) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
     Ok(fitting.map(|form| (Class::Float, form.spec())).collect())
 }
 
-/// The form for a call; `None` if it has none or the form has failed its check.
+/// The form for a call; `None` if it has none. `tile_check::is_right` says if it may be used.
 ///
 /// # Errors
 /// See [`Operands::of`].
 pub(super) fn plan(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMode) -> Result<Option<Form>> {
     let Some(operands) = Operands::of(target, inputs, mode)? else { return Ok(None) };
     let form = Form::new(operands, inputs.query.size(2));
-    Ok((operands.fits(target, &form.group()) && is_right(target, &form)).then_some(form))
+    Ok(operands.fits(target, &form.group()).then_some(form))
 }
 
 /// Computes [`super::attention`] for the calls that have a form.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::tile_check::backward_is_right;
 use super::tile_form::{is_in_chunks, Group, Operands};
 use super::{arguments, encode, AttentionGradients, AttentionInputs, AttentionMode};
 use crate::cl::Memory;
@@ -67,8 +66,8 @@ pub(in crate::ops) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
     Ok(all.filter(|form| form.fits(target)).map(|form| (Class::Float, form.spec())).collect())
 }
 
-/// The forms for a call; `None` where the forward pass has none, with a gradient of the bias, or if a form has failed its
-/// check.
+/// The forms for a call; `None` where the forward pass has none, or with a gradient of the bias.
+/// `tile_check::backward_is_right` says if they may be used.
 ///
 /// # Errors
 /// See [`Operands::of`].
@@ -83,8 +82,7 @@ pub(super) fn plan(
         return Ok(None);
     }
     let forms = Operands::of(target, inputs, mode)?.map(both);
-    let is_usable = |form: &BackwardForm| form.fits(target) && backward_is_right(target, form);
-    Ok(forms.filter(|forms| forms.iter().all(is_usable)))
+    Ok(forms.filter(|forms| forms.iter().all(|form| form.fits(target))))
 }
 
 /// Writes the gradients.

@@ -68,7 +68,7 @@ INLINE TV fetch(__global const uchar *block, int dt, int along_k, long stride, i
   return v.vector;
 }
 
-INLINE void keep(__local T *to, int along_k, TV vector) {
+INLINE void put(__local T *to, int along_k, TV vector) {
   Lanes v;
   v.vector = vector;
   if (along_k) {
@@ -83,7 +83,7 @@ INLINE void keep(__local T *to, int along_k, TV vector) {
       to[l] = fetch(from, dt, along_k, stride, OUTER_OF(l, along_k), INNER_OF(l, along_k), outers, inners);
 #define KEEP(block, along_k, from)       \
   UNROLL for (int l = 0; l < LOADS; ++l) \
-      keep(block + INNER_OF(l, along_k) * PITCH + OUTER_OF(l, along_k), along_k, from[l]);
+      put(block + INNER_OF(l, along_k) * PITCH + OUTER_OF(l, along_k), along_k, from[l]);
 #else
 #define OFFSET_ALONG(axis, i) axis_offset(axis, i)
 

@@ -71,7 +71,7 @@ fn are_aligned(target: &Target, gemm: &Gemm<'_>, goal: &Epilogue<'_>, [a_along_k
         let stride = if rows_are_outer { rows.stride() } else { columns.stride() };
         (operand.memory(), operand.dtype(), [stride, batch_stride])
     };
-    // Of other results and biases, elements are accessed one at a time.
+    // Programs access other results and biases one element at a time.
     let results = goal.bias.iter().chain([&goal.out]).filter(|result| result.layout.columns.is_dense());
     let results = results
         .map(|MatrixOperand { memory, dtype, layout }| (*memory, *dtype, [layout.rows.stride(), layout.batch_stride]));
