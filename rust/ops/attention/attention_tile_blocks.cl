@@ -46,7 +46,7 @@
     (a)->words[w] = tile_pack(tiles[t].items[first], tiles[t].items[first + 1]); \
   }
 #else
-#define STORE_LEFT(to, tiles)                                                                                     \
+#define STORE_LEFT(to, tiles)                                                                                    \
   EACH_ITEM(STEP_TILES, (to)[INDEX_IN_ROWS(STEP_ROWS, TILE_C_ROW(lane, i), t * TILE + TILE_C_COLUMN(lane, i))] = \
                             (ushort)tile_pack(tiles[t].items[i], 0))
 #define LOAD_LEFT(a, from, tiles, t) tile_load_a(a, from, 1, STEP_ROWS, 0, (t) * TILE, lane);

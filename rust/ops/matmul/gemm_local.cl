@@ -58,8 +58,8 @@ typedef ulong Index;
 #define RUN VEC
 
 // Loads a vector of a block with `outers` outer indices and `inners` values of k; elements beyond these are zero.
-INLINE TV fetch(__global const uchar *block, int dt, int along_k, long stride, int outer, int inner,
-                int outers, int inners) {
+INLINE TV fetch(__global const uchar *block, int dt, int along_k, long stride, int outer, int inner, int outers,
+                int inners) {
   const int left = along_k ? (outer < outers ? inners - inner : 0) : (inner < inners ? outers - outer : 0);
   const long at = along_k ? outer * stride + inner : inner * stride + outer;
   if (left >= VEC) return load_vector(block, at, dt);
@@ -79,8 +79,8 @@ INLINE void put(__local T *to, int along_k, TV vector) {
 }
 
 #define FETCH(to, from, dt, along_k, stride, outers, inners) \
-  UNROLL for (int l = 0; l < LOADS; ++l)                     \
-      to[l] = fetch(from, dt, along_k, stride, OUTER_OF(l, along_k), INNER_OF(l, along_k), outers, inners);
+  UNROLL for (int l = 0; l < LOADS; ++l) to[l] =             \
+      fetch(from, dt, along_k, stride, OUTER_OF(l, along_k), INNER_OF(l, along_k), outers, inners);
 #define KEEP(block, along_k, from)       \
   UNROLL for (int l = 0; l < LOADS; ++l) \
       put(block + INNER_OF(l, along_k) * PITCH + OUTER_OF(l, along_k), along_k, from[l]);

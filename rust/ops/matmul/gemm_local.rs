@@ -168,7 +168,7 @@ pub fn multiply(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<
     let kernel = entry::GEMM_LOCAL.extended();
     let args = goal.extended(&args);
     let program = program(target, class, dtype, &goal, blocks.define(spec(target, class, tuning), tuning, class))?;
-    target.launch(&*program, kernel, &args, &[global as usize], Some(&[items as usize]))?;
+    target.launch(&program, kernel, &args, &[global as usize], Some(&[items as usize]))?;
     if sums.is_some() {
         finish(target, class, size, tiling.splits, goal.out.memory, &epilogue, tuning)?;
     }
@@ -292,7 +292,7 @@ pub fn finish(
     let args = entry::GemmLocalFinish { partial: sums, extent, epilogue: epilogue.arguments(class) };
     let args = epilogue.extended(&args);
     let global = (results.max(0) as usize).next_multiple_of(ITEM_GROUP);
-    target.launch(&*program, entry::GEMM_LOCAL_FINISH.extended(), &args, &[global], None)
+    target.launch(&program, entry::GEMM_LOCAL_FINISH.extended(), &args, &[global], None)
 }
 
 /// The dot product of a row and a column of `k` elements each.
@@ -323,7 +323,7 @@ pub fn dot(
     };
     let program = program(target, class, row.dtype, &goal, spec(target, class, tuning))?;
     let (global, local) = ([(splits * group) as usize], [group as usize]);
-    target.launch(&*program, entry::GEMM_LOCAL_DOT, &args, &global, Some(&local))?;
+    target.launch(&program, entry::GEMM_LOCAL_DOT, &args, &global, Some(&local))?;
     if sums.is_some() {
         let size = GemmSize { rows: 1, columns: 1, k, batches: 1 };
         finish(target, class, size, splits, goal.out.memory, epilogue, tuning)?;
