@@ -149,7 +149,8 @@ pub fn multiply(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<
         kinds: [a.kind(), b.kind()],
         along_k: [a_along_k, b_along_k],
         dense,
-        aligned: dense && are_aligned(target, gemm, &goal, [a_along_k, b_along_k]),
+        // Programs for floats load integers one at a time.
+        aligned: dense && dtype.class() == class && are_aligned(target, gemm, &goal, [a_along_k, b_along_k]),
         small_offsets: !dense && has_small_offsets(gemm),
     };
     let extent = Extent { rows, columns, k, splits: tiling.splits, split_stride: results };
