@@ -124,9 +124,9 @@ INLINE Position im2col_row_position(const Im2colLayout *im2col, Index i) {
 }
 
 INLINE Position im2col_column_position(const Im2colLayout *im2col, Index i) {
-  const Index channel = i / (Index)im2col->channel_step % (Index)im2col->channels;
+  const Index in_channel = i / (Index)im2col->channel_step % (Index)im2col->channels;
   Position position;
-  position.offset = (Offset)channel * (Offset)im2col->channel_stride;
+  position.offset = (Offset)in_channel * (Offset)im2col->channel_stride;
   Index element = i / (Index)im2col->kernel_step;
   UNROLL for (int d = 0; d < SPATIAL; ++d) {
     const Index size = (Index)im2col->kernel_size[d], rest = element / size;
