@@ -95,8 +95,9 @@ typedef struct {
   int at[SPATIAL];
 } Position;
 
-// Members are assigned one by one: for an initialiser Intel's compiler uses scratch memory.
-INLINE Position matrix_position(const Axis *axis, Index i) {
+// Members are assigned one by one: for an initialiser Intel's compiler uses scratch memory. Oclgrind does not know what
+// clang makes of an INLINE function that returns a struct.
+static inline Position matrix_position(const Axis *axis, Index i) {
   Position position;
   position.offset = 0;
   position.at[0] = 0;
@@ -110,7 +111,7 @@ INLINE Position matrix_position(const Axis *axis, Index i) {
 }
 
 #if HAS_IM2COL
-INLINE Position im2col_row_position(const Im2colLayout *im2col, Index i) {
+static inline Position im2col_row_position(const Im2colLayout *im2col, Index i) {
   Position position;
   position.offset = 0;
   UNROLL for (int d = 0; d < SPATIAL; ++d) {
@@ -123,7 +124,7 @@ INLINE Position im2col_row_position(const Im2colLayout *im2col, Index i) {
   return position;
 }
 
-INLINE Position im2col_column_position(const Im2colLayout *im2col, Index i) {
+static inline Position im2col_column_position(const Im2colLayout *im2col, Index i) {
   const Index in_channel = i / (Index)im2col->channel_step % (Index)im2col->channels;
   Position position;
   position.offset = (Offset)in_channel * (Offset)im2col->channel_stride;
