@@ -1,4 +1,4 @@
-"""Which functions of OpenCL C a driver lacks or computes wrongly: some builds of its libraries leave functions out."""
+"""Finds mathematical functions of OpenCL C that a driver lacks, as some builds do, or computes wrongly."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,7 +6,7 @@ import torch
 
 from torch_opencl.kernels import Kernel, compile_kernel
 
-# The functions that this package's kernels call, by name: an expression of x, of type T, and the same in PyTorch.
+# The mathematical functions that kernels call, by name: an expression of x, of type T, and the same in PyTorch.
 FUNCTIONS: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = {
     **{
         name: (f"{name}(x)", getattr(torch, name))
@@ -40,35 +40,44 @@ _TOLERANCES = (1e-4, 1e-5)
 
 
 def lacking(device: torch.device) -> dict[str, list[str]]:
-    """Compile and run the functions that this package's kernels call, in float32, and float64 if the device has it.
+    """Compile and run the mathematical functions of kernels, in float32, and in float64 if the device has it.
 
     Args:
         device: the device to test.
 
     Returns:
         By dtype, such as ``"float64"``, what is missing or wrong: entries such as ``"sinpi (does not compile)"`` and
-        ``"erf (wrong results)"``. Dtypes without a fault are left out.
+        ``"erf (wrong results)"``, or why they could not be tested. Dtypes without a fault are left out.
     """
     dtypes = [torch.float32]
     if torch.opencl.get_device_properties(device).fp64:
         dtypes.append(torch.float64)
-    found = {str(dtype).removeprefix("torch."): _faults(FUNCTIONS, dtype, device) for dtype in dtypes}
-    return {name: faults for name, faults in found.items() if faults}
+    found = {}
+    for dtype in dtypes:
+        try:
+            faults = _faults(FUNCTIONS, dtype, device)
+        except RuntimeError as failure:  # the device failed, or it has no memory
+            faults = [f"nothing that could be tested: {failure}"]
+        if faults:
+            found[str(dtype).removeprefix("torch.")] = faults
+    return found
 
 
 def _faults(names: Iterable[str], dtype: torch.dtype, device: torch.device) -> list[str]:
     """Test functions in one kernel; if that does not compile, each half in a separate one."""
     names = list(names)
-    x = torch.tensor(_INPUTS, dtype=torch.float64)
-    results = torch.empty(len(x), len(names), dtype=dtype, device=device)
+    kernel = _kernel(names)
     try:
-        _kernel(names)(x.to(device, dtype), results)
-        values = results.cpu().double()
+        kernel.compile(device, T=dtype)
     except RuntimeError:
         if len(names) == 1:
             return [f"{names[0]} (does not compile)"]
         half = len(names) // 2
         return _faults(names[:half], dtype, device) + _faults(names[half:], dtype, device)
+    x = torch.tensor(_INPUTS, dtype=torch.float64)
+    results = torch.empty(len(x), len(names), dtype=dtype, device=device)
+    kernel(x.to(device, dtype), results)
+    values = results.cpu().double()
     relative, absolute = _TOLERANCES
     expected = torch.stack([FUNCTIONS[name][1](x).double() for name in names], 1)
     right = torch.isclose(values, expected, relative, absolute).all(0)

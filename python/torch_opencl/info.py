@@ -59,8 +59,8 @@ def collect() -> dict[str, Any]:
 
     Returns:
         A tree of plain values: the versions, the platforms with their devices, the tuned values, the
-        kernel cache, the fallbacks, the result of :func:`self_test` for each device, the functions of OpenCL C that its
-        driver lacks (None if a kernel bundle is used, as nothing is compiled then), advice, and ``ok``.
+        kernel cache, the fallbacks, the result of :func:`self_test` for each device, the mathematical functions that
+        its driver lacks (None if a kernel bundle is used, as nothing is compiled then), advice, and ``ok``.
     """
     report: dict[str, Any] = {
         "python": platform.python_version(),

@@ -73,6 +73,23 @@ def test_other_layers_and_mixed_dtypes_keep_their_functions(device):
         assert norm.to(device)(half.float()).dtype == torch.float32
 
 
+def test_transforms_and_traces_see_every_step(device):
+    model_of("Llama")
+    rotary = transformers.models.llama.modeling_llama.apply_rotary_pos_emb
+    q, k = (
+        torch.randn(2, 5, 4, 8, device=device).transpose(1, 2),
+        torch.randn(2, 5, 2, 8, device=device).transpose(1, 2),
+    )
+    angles = torch.randn(1, 5, 8, device=device)
+    with torch.no_grad():
+        expected = rotary(q, k, angles, angles)
+        traced = torch.jit.trace(rotary, (q, k, angles, angles))(q * 2, k * 2, angles, angles)
+        batched = torch.vmap(rotary, (0, 0, None, None))(q[None], k[None], angles, angles)
+    for one, two, three in zip(expected, traced, batched, strict=True):
+        torch.testing.assert_close(two, one * 2)
+        torch.testing.assert_close(three[0], one)
+
+
 def test_disabling_restores_the_functions():
     model_of("Llama")
     module = transformers.models.llama.modeling_llama

@@ -62,13 +62,15 @@ _ROTARY_STEPS = _steps(modeling_llama.apply_rotary_pos_emb)
 
 
 def _are_fused(*tensors: torch.Tensor) -> bool:
-    """Return True in eager mode on a device if the tensors have one dtype: else the originals promote them."""
+    """Return True for tensors of one dtype on a device in eager mode, not under another mode or transform."""
     first = tensors[0]
     return (
         first.device.type == "opencl"
-        and all(tensor.dtype == first.dtype for tensor in tensors)
+        and all(type(tensor) in (torch.Tensor, nn.Parameter) and tensor.dtype == first.dtype for tensor in tensors)
         and not torch.is_autocast_enabled("opencl")
         and not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()
+        and torch._C._functorch.peek_interpreter_stack() is None
     )
 
 
@@ -123,7 +125,7 @@ def _fused_rotary(original: FunctionType) -> Callable[..., Any]:
             and all(tensor.is_contiguous() for tensor in (queries, keys, cos, sin))
             and cos.shape == sin.shape
             and cos.shape in ((len(queries), *positions), (1, *positions))
-            and not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (q, k, cos, sin)))
+            and not torch.is_grad_enabled()
         )
         if not is_fused:
             return original(q, k, cos, sin, unsqueeze_dim)

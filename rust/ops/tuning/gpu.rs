@@ -32,8 +32,8 @@ impl GpuTuning {
     pub const SMALL_ITEM: i64 = 4;
 
     /// 8 x 8 sums per item, for four loads from local memory per step, and one or two sectors of a GPU's memory of K.
-    /// For matrices they take at most 128 registers with ptxas for sm_90, which leaves space for two groups. Intel's GPUs, where 16
-    /// items share 4 KiB of registers, cannot hold them. Not measured on a GPU yet.
+    /// For matrices they take at most 128 registers with ptxas for sm_90, which leaves space for two groups. Intel's
+    /// GPUs, where 16 items share 4 KiB of registers, cannot hold them. Not measured on a GPU yet.
     pub fn of(info: &DeviceInfo) -> Self {
         let side = if info.max_work_group >= COMMON_GROUP { 16 } else { 8 };
         let item = if info.vendor.starts_with("Intel") { Self::SMALL_ITEM } else { 8 };
