@@ -13,6 +13,7 @@
 #include "native/matmul.h"
 #include "runtime/error.h"
 #include "runtime/tensor_arg.h"
+#include "torch_opencl/rust/ops/matmul/integer.rs.h"
 #include "torch_opencl/rust/ops/quantized/mod.rs.h"
 
 namespace torch_opencl::native {
@@ -40,8 +41,8 @@ void check_floats(const char* op, const at::Tensor& self) {
   TORCH_CHECK(self.dim() == 2, op, " : expect A to be 2D tensor.");
 }
 
-// Sums in float32, which is exact as long as sums stay within 2^24: kernels would compute int32 in 64 bits, which GPUs
-// multiply in several instructions.
+// If the device has no instructions for int8, sums are in float32, which is exact as long as they stay within 2^24:
+// kernels would compute int32 in 64 bits, which GPUs multiply in several instructions.
 at::Tensor product_of_bytes(const at::Tensor& self, const at::Tensor& mat2) {
   const bool is_signed = self.scalar_type() == at::kChar;
   // A product is at most 2^14, or below 2^15 if one of the two is unsigned.
@@ -49,6 +50,10 @@ at::Tensor product_of_bytes(const at::Tensor& self, const at::Tensor& mat2) {
   // Kernels read both operands in one dtype.
   const at::Tensor a = is_signed ? self : self.to(at::kShort), b = is_signed ? mat2 : mat2.to(at::kShort);
   const at::DimVector sizes{self.size(0), mat2.size(1)};
+  if (is_signed) {
+    const at::Tensor out = at::empty(sizes, self.options().dtype(at::kInt));
+    if (checked([&] { return bridge::int8_product(arg(out), arg(self), arg(mat2)); })) return out;
+  }
   at::Tensor part = at::empty(sizes, self.options().dtype(at::kFloat)), sums;
   for (int64_t first = 0; first < k; first += longest) {
     const int64_t terms = std::min(longest, k - first);

@@ -107,18 +107,19 @@ def blas_choices(device: _DeviceLike = None) -> dict[str, str]:
 
 
 def matrix_instructions(device: _DeviceLike = None) -> dict[str, _Any]:
-    """Return the matrix instructions that matmuls use on a device.
+    """Return the matrix instructions, or instructions for sums of products, that matmuls use on a device.
 
-    They are for float16 and bfloat16. The kinds "mma", "dpas16" and "dpas8" are also for int8, and "mma" is for float32
-    if PyTorch's settings allow TensorFloat-32: ``torch.set_float32_matmul_precision("high")``.
+    They are for some of float16, bfloat16, int8, and float32 if PyTorch's settings allow TensorFloat-32:
+    ``torch.set_float32_matmul_precision("high")``. Attention in float16 and bfloat16 uses all kinds but "dot".
 
     Args:
         device: the device; the current one by default.
 
     Returns:
-        ``kind``: their name in ``TORCH_OPENCL_MATRIX``, or None if the device has none that kernels use; ``emulated``;
-        and of this process ``used`` and ``refused``: how many forms of the kernel gave right results in a check before
-        their first use, and how many did not, or did not compile. The latter are not used.
+        ``kinds``: their names in ``TORCH_OPENCL_MATRIX`` by dtype ("float16", "bfloat16", "tfloat32", "int8"), empty if
+        the device has none that kernels use; ``emulated``; and of this process ``used`` and ``refused``: how many forms
+        of the kernel gave right results in a check before their first use, and how many did not, or did not compile.
+        The latter are not used.
 
     Raises:
         LibraryError: the native library cannot be loaded.

@@ -252,7 +252,7 @@ def is_tf32_supported() -> bool:
     Returns:
         True for NVIDIA's GPUs from compute capability 8.0 on.
     """
-    return is_available() and matrix_instructions()["kind"] == "mma"
+    return is_available() and "tfloat32" in matrix_instructions()["kinds"]
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:

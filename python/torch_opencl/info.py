@@ -126,12 +126,16 @@ def _lacking(device: torch.device) -> dict[str, list[str]] | None:
 def _matrix(device: torch.device) -> dict[str, Any]:
     """Return `backends.matrix_instructions` after a matmul that uses them."""
     try:
-        if backends.matrix_instructions(device)["kind"] is not None:
+        kinds = backends.matrix_instructions(device)["kinds"]
+        if "float16" in kinds:
             x = torch.ones(32, 32, dtype=torch.float16, device=device)
             (x @ x).cpu()
+        elif "int8" in kinds:
+            x = torch.ones(32, 32, dtype=torch.int8, device=device)
+            torch._int_mm(x, x.t()).cpu()
         return backends.matrix_instructions(device)
     except RuntimeError as failure:  # a wrong setting, or a bundle without the kernel
-        return {"kind": None, "error": str(failure)}
+        return {"kinds": {}, "error": str(failure)}
 
 
 def _advice(report: dict[str, Any]) -> Iterator[str]:
@@ -220,10 +224,11 @@ def _tuning(tuning: dict[str, Any]) -> str:
 
 
 def _instructions(matrix: dict[str, Any]) -> str:
-    if matrix["kind"] is None:
-        return matrix.get("error", "none that matmuls in float16 and bfloat16 use")
-    kind = f"{matrix['kind']}, emulated" if matrix["emulated"] else matrix["kind"]
-    return f"{kind}: refused after a check" if matrix["refused"] else f"{kind}, for float16 and bfloat16"
+    if not matrix["kinds"]:
+        return matrix.get("error", "none that matmuls use")
+    kinds = ", ".join(f"{kind} for {dtype}" for dtype, kind in matrix["kinds"].items())
+    kinds += " (emulated)" if matrix["emulated"] else ""
+    return f"{kinds}: refused after a check" if matrix["refused"] else kinds
 
 
 def _mib(size: int) -> str:

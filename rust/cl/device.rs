@@ -6,7 +6,7 @@ use opencl3::device::{
     Device, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT,
 };
 use opencl3::platform::get_platforms;
-use opencl3::types::cl_device_id;
+use opencl3::types::{cl_bool, cl_device_id};
 
 use super::check;
 use crate::error::{Error, Result};
@@ -98,6 +98,8 @@ pub struct DeviceInfo {
     pub compute_capability_major: Option<u32>,
     /// Smallest sub-group of a GPU of Intel's with matrix instructions.
     pub matrix_sub_group: Option<usize>,
+    /// The device adds four products of int8 in one instruction, by `cl_khr_integer_dot_product`.
+    pub fast_int8_dot: bool,
     /// Extension names.
     pub extensions: Vec<String>,
 }
@@ -146,6 +148,7 @@ impl DeviceInfo {
                 .then(|| device.compute_capability_major_nv().ok())
                 .flatten(),
             matrix_sub_group: matrix_sub_group(&device, &extensions),
+            fast_int8_dot: has_fast_int8_dot(&device, &extensions),
             extensions,
         })
     }
@@ -210,6 +213,18 @@ fn matrix_sub_group(device: &Device, extensions: &[String]) -> Option<usize> {
     sizes.chunks_exact(size_of::<usize>()).filter_map(|bytes| bytes.try_into().ok().map(usize::from_ne_bytes)).min()
 }
 
+/// Returns true if a device reports an instruction for `dot_acc_sat` of two `char4`. Drivers also offer the function without
+/// one, and some then do not compile it.
+fn has_fast_int8_dot(device: &Device, extensions: &[String]) -> bool {
+    const CL_DEVICE_INTEGER_DOT_PRODUCT_ACCELERATION_PROPERTIES_8BIT_KHR: u32 = 0x1074;
+    // The cl_bool `accumulating_saturating_signed_accelerated` of these properties.
+    const MEMBER: usize = 3;
+    extensions.iter().any(|name| name == "cl_khr_integer_dot_product")
+        && device
+            .get_data(CL_DEVICE_INTEGER_DOT_PRODUCT_ACCELERATION_PROPERTIES_8BIT_KHR)
+            .is_ok_and(|all| all.chunks(size_of::<cl_bool>()).nth(MEMBER).is_some_and(|x| x.iter().any(|b| *b != 0)))
+}
+
 /// Bus, device and function of a PCI device, from whichever extension has them.
 fn pci_address(device: &Device, extensions: &[String]) -> Option<[u32; 3]> {
     let has = |name: &str| extensions.iter().any(|known| known == name);
@@ -252,6 +267,7 @@ impl DeviceInfo {
             pci: None,
             compute_capability_major: None,
             matrix_sub_group: None,
+            fast_int8_dot: false,
             extensions: Vec::new(),
         }
     }

@@ -42,6 +42,6 @@ pub use listing::{is_recording, record_programs, recorded_programs, Listing};
 pub use program::CachedProgram;
 pub use progress::{check_progress, end as end_progress, show as show_progress};
 pub use source::{Family, Switch};
-pub use spec::{Constant, Spec, Tier};
+pub use spec::{Constant, Spec, Tier, OPENCL_3};
 pub use tiers::{set_eager_builds, Specialisation};
 pub use warning::{warn, warn_with};

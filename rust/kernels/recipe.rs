@@ -3,7 +3,7 @@
 use super::ahead_of_time::is_ahead_of_time;
 use super::fma_or_mad::uses_mad;
 use super::source::Switch;
-use super::spec::{options, Constant, Tier};
+use super::spec::{options, Constant, Tier, OPENCL_3};
 use super::{Class, Family};
 use crate::runtime::{Device, DeviceClass};
 
@@ -72,8 +72,9 @@ impl Recipe {
     /// The options of the program in a bundle, which do not depend on measurements.
     pub(super) fn bundle_options(&self) -> String {
         let fp64 = self.device.info.fp64;
+        let standard = if self.constants.contains(&OPENCL_3) { "CL3.0" } else { "CL1.2" };
         // Without warnings: PoCL would print their number to users.
-        let mut text = format!("-cl-std=CL1.2 -w -D {}", self.class.define());
+        let mut text = format!("-cl-std={standard} -w -D {}", self.class.define());
         if self.device.class == DeviceClass::Cpu {
             text.push_str(" -D IS_CPU");
         }

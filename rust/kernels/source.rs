@@ -44,7 +44,7 @@ texts! {
     philox_lanes random random_lanes random_groups sampling sampling_grad factory copy cat transpose scan sort
     sort_groups radix kthvalue topk
     matrix activation epilogue panel pack_matrix tile gemm matmul gemm_block gemm_local gemm_operands im2col
-    tile_layout tile_block tile_emulated tile_nvidia tile_amd tile_intel gemm_tile_sizes tile_im2col gemm_tile
+    tile_layout tile_block tile_emulated tile_nvidia tile_amd tile_intel tile_dot gemm_tile_sizes tile_im2col gemm_tile
     pack_im2col pack_im2col_transposed conv conv_direct_weight winograd_transforms winograd_tiles winograd conv_channels conv_weight
     columns fold reduce arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_rows
     pool_channels_last fractional_max_pool
@@ -100,7 +100,7 @@ families! {
     /// Matmuls by matrix instructions.
     GemmTile gemm_tile:
         prelude vector matrix panel activation epilogue gemm_operands gemm_block tile_layout tile_block gemm_tile_sizes
-        tile_emulated tile_nvidia tile_amd tile_intel tile_im2col gemm_tile;
+        tile_emulated tile_nvidia tile_amd tile_intel tile_dot tile_im2col gemm_tile;
     /// Matmuls with an epilogue of torch.compile, with the functions that it calls.
     MatmulFused matmul_fused:
         prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel
@@ -113,7 +113,7 @@ families! {
     GemmTileFused gemm_tile_fused:
         prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel
         activation epilogue gemm_operands gemm_block tile_layout tile_block gemm_tile_sizes tile_emulated tile_nvidia
-        tile_amd tile_intel tile_im2col gemm_tile;
+        tile_amd tile_intel tile_dot tile_im2col gemm_tile;
     /// Matmuls with quantised weights in the formats of other libraries.
     Quantized quantized: prelude tier vector formats quantized;
     /// Convolutions.

@@ -14,6 +14,9 @@ pub enum Tier {
 /// A constant of a program: the name of a macro, and its value.
 pub type Constant = (&'static str, i64);
 
+/// A program with this constant is compiled as OpenCL C 3.0. Others are OpenCL C 1.2, which all drivers compile.
+pub const OPENCL_3: Constant = ("OPENCL_3", 1);
+
 /// Constants of a program, and the additional ones of its specialised form.
 ///
 /// Names are the `SPEC_*` macros of the sources and their tuning parameters (`VEC`, `LSIZE`, ...).

@@ -22,11 +22,15 @@ KINDS = {
     "mfma": (64, ("gfx90a", "gfx942")),
     "dpas16": (16, ("dpas",)),
     "dpas8": (8, ("dpas",)),
+    "dot": (32, ("gfx1030",)),
 }
 # More than GPUs have: an emulation also exchanges tiles through local memory.
 LOCAL_BYTES = 96 << 10
 # AMD's instructions are clang's builtins.
-BUILTINS = ("wmma", "wmma12", "mfma")
+BUILTINS = ("wmma", "wmma12", "mfma", "dot")
+# Other GPUs compute the small blocks of kind "dot" in int8 by an extension of OpenCL C 3.0.
+EXTENSION_TARGETS = ("acm-g10", "tgllp")
+EXTENSION_CONSTANTS = frozenset({"TILE_KIND=7", "BLOCK_ROWS=64", "SPEC_DTYPE0=1"})
 LIST = "import sys; from torch_opencl._load import native; open(sys.argv[1], 'w').write(native().kernel_catalogue(0))"
 
 
@@ -50,9 +54,12 @@ def programs(run: Callable[[list[str], Path, dict[str, str]], None]) -> list[Pro
             family = entry["name"].split()[0]
             if family in FAMILIES:
                 options = entry["build_options"].replace("TILE_EMULATED=1", "TILE_EMULATED=0")
+                groups = re.findall(r"GROUPS(?:_DOWN|_ACROSS)?=(\d+)", options)
+                launches = {family: Launch(lanes * math.prod(map(int, groups)), 0)}
+                if EXTENSION_CONSTANTS.issubset(options.split()):
+                    standard = options.replace("CL1.2", "CL3.0") + " -D OPENCL_3=1"
+                    found.append(Program(family, "", standard, launches, EXTENSION_TARGETS))
                 if kind in BUILTINS:
                     options += " -D HAS_CLANG_BUILTINS=1"
-                groups = re.findall(r"GROUPS(?:_DOWN|_ACROSS)?=(\d+)", options)
-                group = lanes * math.prod(map(int, groups))
-                found.append(Program(family, "", options, {family: Launch(group, 0)}, targets))
+                found.append(Program(family, "", options, launches, targets))
     return found

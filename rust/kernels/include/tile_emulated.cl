@@ -1,9 +1,9 @@
 // Tiles without matrix instructions, on any device with work-groups: for tests of the kernels that use them
-// (TORCH_OPENCL_MATRIX=emulated:mma). If TILE_EMULATED is 2, a lane's results are wrong.
+// (TORCH_OPENCL_MATRIX=emulated:mma). If TILE_EMULATED is 2, a lane's results are wrong. TILE_DOT: tile_dot.cl.
 //
 // Lanes exchange their words through local memory: each element is stored at the position that the layout documents, and
 // each lane computes the elements of C that the layout gives to it. All items of a group call tile_multiply together.
-#if TILE_EMULATED
+#if TILE_EMULATED && TILE_KIND != TILE_DOT
 // TILES: the most tiles of A and of B together in a call of tile_multiply.
 #define EXCHANGE (TILES * TILE * TILE_K)
 #define TILE_MEMORY __local ushort tile_exchange[SUB_GROUPS * EXCHANGE];

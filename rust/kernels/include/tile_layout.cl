@@ -1,4 +1,5 @@
-// Tiles of matrix instructions: which elements each lane of a sub-group holds, as vendors document them.
+// Tiles of matrix instructions: which elements each lane of a sub-group holds, as vendors document them. TILE_DOT has no
+// matrix instructions: its sub-groups are any TILE_LANES items, and its layout is our choice.
 //
 // A tile computes C[16][16] += A[16][TILE_K] B[TILE_K][16], by the TILE_LANES items of a sub-group together. A lane has
 // TILE_A_WORDS words of A and TILE_B_WORDS words of B, of two 16-bit elements each (the lower half first), and
@@ -11,8 +12,8 @@
 // TILE_LANE_ROW(i).
 //
 // A float32 is two such elements, and two int8 are one: the instructions for them have the same words, and compute half
-// and twice as many values of k (TensorFloat-32: TILE_MMA; int8, with sums in int32: TILE_MMA and Intel's). The rows of
-// their blocks run along k.
+// and twice as many values of k (TensorFloat-32: TILE_MMA; int8, with sums in int32: TILE_MMA, Intel's and TILE_DOT). The
+// rows of their blocks run along k.
 //
 // Kernels and the emulation know a layout by these macros alone. The order of k does not matter if A and B share it, so
 // it need not be the hardware's.
@@ -24,8 +25,8 @@
 //   tile_shuffle (value, mask, lane, sub_group TILE_PASS): the value of lane `lane ^ mask`
 //   tile_exp2 (x), tile_pack (low, high): two floats rounded to 16 bits, the first in the lower half
 //
-// and, if TILE_COPIES is 1, copies from global to local memory that continue while the item computes:
-// START_COPIES(copies), copy_chunk, close_copies and wait_for_copies.
+// TILE_DOT has the first three, which is what matmuls need. If TILE_COPIES is 1, there are
+// copies from global to local memory that continue while the item computes: START_COPIES(copies), copy_chunk, close_copies and wait_for_copies.
 
 // The values equal those of rust/ops/matmul/tile_kind.rs.
 #define TILE_MMA 1  // NVIDIA from compute capability 8.0 on: two mma.sync.m16n8k16 side by side
@@ -34,6 +35,7 @@
 #define TILE_MFMA 4  // AMD gfx90a and gfx94x: v_mfma_f32_16x16x16, wave64
 #define TILE_DPAS16 5  // Intel Xe-HPC and Xe2: two dpas 8 x 16 x 16, sub-groups of 16
 #define TILE_DPAS8 6  // Intel Arc A (Xe-HPG): four dpas 8 x 8 x 16, sub-groups of 8
+#define TILE_DOT 7  // an instruction of a lane that adds products of two pairs to a sum, such as v_dot2_f32_f16
 
 #if TILE_KIND == TILE_MMA
 #define TILE_LANES 32
@@ -119,6 +121,18 @@
 #define TILE_ROW_LANES 8
 #define TILE_LANE_ROWS 16
 #define TILE_LANE_ROW(i) ((i) % 8 + (i) / 16 * 8)
+#elif TILE_KIND == TILE_DOT
+// Two neighbouring rows, and two pairs of neighbouring columns.
+#define TILE_LANES 32
+#define TILE_A_WORDS 2
+#define TILE_B_WORDS 4
+#define TILE_C_ITEMS 8
+#define TILE_A_ROW(lane, e) ((lane) / 4 * 2 + (e) / 2)
+#define TILE_A_K(lane, e) ((e) % 2)
+#define TILE_B_COLUMN(lane, e) ((lane) % 4 * 2 + (e) / 2 % 2 + (e) / 4 * 8)
+#define TILE_B_K(lane, e) ((e) % 2)
+#define TILE_C_ROW(lane, i) ((lane) / 4 * 2 + (i) / 4)
+#define TILE_C_COLUMN(lane, i) ((lane) % 4 * 2 + (i) % 2 + (i) / 2 % 2 * 8)
 #endif
 
 // Two floats as 16-bit floats, the first in the lower half; for numbers that are not NaN.
@@ -134,7 +148,7 @@
 
 // Rows and columns of a tile, and values of k.
 #define TILE 16
-#define TILE_K 16
+#define TILE_K (TILE_KIND == TILE_DOT ? 2 : 16)
 
 // Aligned as the vectors that instructions take.
 typedef struct {

@@ -18,6 +18,11 @@ const MOST_ROWS: i64 = 128;
 const CHUNK_BYTES: i64 = 16;
 const CHUNK: i64 = CHUNK_BYTES / 2;
 
+/// The matrix instructions of a device for a dtype.
+fn unit_of(target: &Target, dtype: DType) -> Result<Option<TileUnit>> {
+    Ok(TileUnit::of(&target.device.info, dtype)?.filter(|unit| unit.kind.is_matrix()))
+}
+
 /// The operands of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Operands {
@@ -65,7 +70,7 @@ impl Operands {
         if !is_allowed(target, inputs, mode) {
             return Ok(None);
         }
-        let Some(unit) = TileUnit::of(&target.device.info)? else { return Ok(None) };
+        let Some(unit) = unit_of(target, query.dtype)? else { return Ok(None) };
         let widest = query.size(3).max(value.size(3));
         let Some(width) = WIDTHS.into_iter().find(|width| *width >= widest) else { return Ok(None) };
         Ok(Some(Self { unit, dtype: query.dtype, bias: bias.is_present().then_some(bias.dtype), width }))
@@ -76,14 +81,14 @@ impl Operands {
     /// # Errors
     /// See [`Self::of`].
     pub(super) fn usual(target: &Target) -> Result<Vec<Self>> {
-        let unit = if target.is_cpu() { None } else { TileUnit::of(&target.device.info)? };
-        let with_dtype = |unit, dtype| {
-            [64, 128]
-                .into_iter()
-                .flat_map(move |width| [None, Some(dtype)].map(|bias| Self { unit, dtype, bias, width }))
-        };
-        let all = |unit| [DType::F16, DType::BF16].into_iter().flat_map(move |dtype| with_dtype(unit, dtype));
-        Ok(unit.into_iter().flat_map(all).collect())
+        let mut found = Vec::new();
+        for dtype in [DType::F16, DType::BF16] {
+            let unit = if target.is_cpu() { None } else { unit_of(target, dtype)? };
+            for (unit, width) in unit.into_iter().flat_map(|unit| [(unit, 64), (unit, 128)]) {
+                found.extend([None, Some(dtype)].map(|bias| Self { unit, dtype, bias, width }));
+            }
+        }
+        Ok(found)
     }
 
     pub(super) const fn has_long_rows(&self) -> bool {
@@ -114,7 +119,7 @@ impl Operands {
             .define("SPEC_DTYPE0", i64::from(self.dtype.code()))
             .define("BIASED", i64::from(self.bias.is_some()));
         let spec = self.bias.iter().fold(spec, |spec, bias| spec.define("SPEC_DTYPE1", i64::from(bias.code())));
-        self.unit.with_builtins(spec)
+        self.unit.with_instructions(spec)
     }
 }
 

@@ -1,6 +1,6 @@
 // GEMM of 16-bit floats for GPUs with matrix instructions: C = activation(alpha * A B + beta * bias), with float32 sums.
 // Along k one float32, rounded to TensorFloat-32, counts as two 16-bit elements, and two int8 count as one (tile_layout.cl).
-// Sums of int8 are exact; results are float32.
+// Sums of int8 are int32. If the result is int32 too, it has no epilogue, and parts of k are added to what it contains.
 //
 // A work-group computes BLOCK_ROWS x BLOCK_COLUMNS of C. Each of its GROUPS_DOWN x GROUPS_ACROSS sub-groups computes a
 // part of them, in tiles of 16 x 16. Blocks of BLOCK_K values of k are copied from global to local memory in chunks of
@@ -224,7 +224,12 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
 #if ASYNC
   wait_for_copies(&copies, 0);
 #endif
+#define HAS_INT_RESULTS (INPUT_DTYPE == DT_I8 && SPEC_DTYPE1 == DT_I32)
+#if HAS_INT_RESULTS
+  __local int *rows = (__local int *)memory + sub_group * TILE * OUT_PITCH;
+#else
   __local float *rows = (__local float *)memory + sub_group * TILE * OUT_PITCH;
+#endif
   const Epilogue e = EPILOGUE(batch, split, extent.split_stride);
 #if LINES
 #define OFFSET_ALONG(axis, i) ((i) * (axis)->strides[0])
@@ -248,8 +253,16 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
       const long at = row + first_row + r * TILE + y, x = column + first_column + first, left = extent.columns - x;
       if (at >= extent.rows || left <= 0) continue;
       const long out_row = OFFSET_ALONG(&out_layout.rows, at);
+#if HAS_INT_RESULTS
+      __global int *to = (__global int *)e.out + out_row + COLUMN_OFFSET(out_layout, 0);
+      UNROLL for (int l = 0; l < VEC; ++l) if (l < left) {
+        if (splits > 1) atomic_add(to + l, RESULT(l));
+        else to[l] = RESULT(l);
+      }
+#else
       const long bias_row = has_bias ? OFFSET_ALONG(&bias_layout.rows, at) : 0;
       STORE_RUN(0, left, RESULT)
+#endif
     }
   }
 }

@@ -1,5 +1,5 @@
-//! GEMM by matrix instructions, for GPUs that have them: of float16 and bfloat16, of int8 with float32 results, and of
-//! float32 where TensorFloat-32 is allowed.
+//! GEMM by matrix instructions, or sums of products, for GPUs that have them: of float16 and bfloat16, of int8 with
+//! float32 results, and of float32 where TensorFloat-32 is allowed.
 
 use super::epilogue::Activation;
 use super::gemm_local::{finish, SHORTEST_SPLIT};
@@ -41,9 +41,8 @@ pub struct Plan {
 /// # Errors
 /// See [`plan`].
 pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
-    let Some(unit) = TileUnit::of(&target.device.info)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    let matrices = |dtype, is_large, aligned, [a_along_k, b_along_k]: [bool; 2]| Form {
+    let matrices = |unit: TileUnit, dtype, is_large, aligned, [a_along_k, b_along_k]: [bool; 2]| Form {
         unit,
         block: Block::of(unit, is_large, unit.kind.has_copies() && aligned),
         dtype,
@@ -52,6 +51,7 @@ pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
     };
     let sizes = [(true, true), (false, true), (false, false)];
     for dtype in [DType::F16, DType::BF16] {
+        let Some(unit) = TileUnit::of(&target.device.info, dtype)? else { continue };
         let mut add = |form: Form, lines| {
             if form.block.fits(unit, target) {
                 let spec = |(out, lines)| (Class::Float, form.spec([out; 2], Activation::None, lines));
@@ -60,7 +60,7 @@ pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
         };
         for order in [[true, true], [true, false], [false, true], [false, false]] {
             for (is_large, aligned) in sizes {
-                add(matrices(dtype, is_large, aligned, order), true);
+                add(matrices(unit, dtype, is_large, aligned, order), true);
             }
         }
         // Convolutions of channels-last inputs, and of others whose results are not; gradients of weights.
@@ -73,10 +73,14 @@ pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
             }
         }
     }
-    for dtype in unit.kind.other_dtypes() {
-        let listed = sizes.map(|(is_large, aligned)| matrices(*dtype, is_large, aligned, [true; 2]));
+    for dtype in [DType::F32, DType::I8] {
+        let Some(unit) = TileUnit::of(&target.device.info, dtype)? else { continue };
+        let listed = sizes.map(|(is_large, aligned)| matrices(unit, dtype, is_large, aligned, [true; 2]));
         let fitting = listed.into_iter().filter(|form| form.block.fits(unit, target));
-        found.extend(fitting.map(|form| (Class::Float, form.spec([DType::F32; 2], Activation::None, true))));
+        let outs = if dtype == DType::I8 { vec![DType::F32, DType::I32] } else { vec![DType::F32] };
+        let spec =
+            |form: Form| outs.iter().map(move |out| (Class::Float, form.spec([*out; 2], Activation::None, true)));
+        found.extend(fitting.flat_map(spec));
     }
     Ok(found)
 }
@@ -89,7 +93,7 @@ pub fn computes(target: &Target, dtype: DType, side: i64, k: i64) -> bool {
         && matches!(dtype, DType::F16 | DType::BF16)
         && side >= LEAST_SIDE
         && k >= LEAST_K
-        && TileUnit::of(&target.device.info).is_ok_and(|unit| unit.is_some_and(fits))
+        && TileUnit::of(&target.device.info, dtype).is_ok_and(|unit| unit.is_some_and(fits))
         && !has_failed(target)
 }
 
@@ -106,14 +110,13 @@ fn spills(unit: TileUnit, b: &Side) -> bool {
 pub fn plan(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<Option<Plan>> {
     let GemmSize { rows, columns, k, batches } = gemm.size;
     let dtype = gemm.a.dtype();
-    // int8 matrices with integer results wrap around; other kernels compute them.
+    // int8 matrices with results of other integers wrap around; other kernels compute them.
     let is_of_floats = gemm.class == Class::Float && gemm.b.dtype() == dtype;
     if !is_of_floats || rows.min(columns) < LEAST_SIDE || k < LEAST_K {
         return Ok(None);
     }
-    let Some(unit) = TileUnit::of(&target.device.info)? else { return Ok(None) };
-    let has_instructions = matches!(dtype, DType::F16 | DType::BF16) || unit.kind.other_dtypes().contains(&dtype);
-    if !has_instructions || (dtype == DType::F32 && !(gemm.may_round && ffi::allows_tf32())) {
+    let Some(unit) = TileUnit::of(&target.device.info, dtype)? else { return Ok(None) };
+    if dtype == DType::F32 && !(gemm.may_round && ffi::allows_tf32()) {
         return Ok(None);
     }
     let (Some(a), Some(b)) = (Side::of(&gemm.a, false), Side::of(&gemm.b, true)) else { return Ok(None) };
@@ -132,6 +135,11 @@ pub fn plan(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<Opti
 }
 
 impl Plan {
+    /// Returns true if several groups compute the sums of one result. Those of int32 are added to what it contains.
+    pub const fn has_splits(&self) -> bool {
+        self.splits > 1
+    }
+
     /// Computes the GEMM.
     ///
     /// # Errors
@@ -141,7 +149,13 @@ impl Plan {
         let Gemm { class, size, a, b, epilogue, .. } = *gemm;
         let GemmSize { rows, columns, k, batches } = size;
         let results = rows * columns * batches;
-        let sums = if splits > 1 { Some(target.workspace((splits * results) as usize * class.size())?) } else { None };
+        let adds = epilogue.out.dtype == DType::I32;
+        let sums = if splits > 1 && !adds {
+            Some(target.workspace((splits * results) as usize * class.size())?)
+        } else {
+            None
+        };
+        let split_stride = if adds { 0 } else { results };
         let goal = epilogue.or_sums(target, sums.as_ref(), class, [rows, columns])?;
         let args = entry::GemmTile {
             a: a.memory(),
@@ -149,7 +163,7 @@ impl Plan {
             a_layout: a.layout().in_halves(form.dtype),
             b_layout: b.layout().in_halves(form.dtype),
             im2col: a.im2col().or(b.im2col()).unwrap_or_default().layout(),
-            extent: Extent { rows, columns, k: halves(k, form.dtype), splits, split_stride: results },
+            extent: Extent { rows, columns, k: halves(k, form.dtype), splits, split_stride },
             epilogue: goal.arguments(class),
         };
         let (program, kernel) = (form.program(target, &goal)?, entry::GEMM_TILE.extended());

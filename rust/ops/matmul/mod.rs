@@ -7,6 +7,7 @@ pub mod gemm;
 pub mod gemm_local;
 pub mod gemm_tile;
 pub mod im2col;
+mod integer;
 pub mod matrix;
 pub mod operands;
 pub mod plan;

@@ -43,21 +43,25 @@ pub(super) fn has_failed(target: &Target) -> bool {
     OUTCOMES.has_failed(target.device.index)
 }
 
-/// Returns as JSON the kind of matrix instructions of a device, and how many forms of kernels this process uses and
-/// has refused after their check.
+/// Returns as JSON the kinds of instructions of a device by dtype, and how many forms of kernels this process uses and has
+/// refused after their check.
 ///
 /// # Errors
 /// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.
 fn matrix_instructions(device: i32) -> Result<String> {
     let target = Target::at(device)?;
-    let unit = if target.is_cpu() { None } else { TileUnit::of(&target.device.info)? };
+    let unit_of = |dtype| if target.is_cpu() { Ok(None) } else { TileUnit::of(&target.device.info, dtype) };
+    let dtypes = [(DType::F16, "float16"), (DType::BF16, "bfloat16"), (DType::F32, "tfloat32"), (DType::I8, "int8")];
+    let mut kinds = serde_json::Map::new();
+    let mut is_emulated = false;
+    for (dtype, name) in dtypes {
+        if let Some(unit) = unit_of(dtype)? {
+            kinds.insert(name.to_owned(), unit.kind.name().into());
+            is_emulated |= unit.emulated != 0;
+        }
+    }
     let Counts { used, refused } = counts(device);
-    let report = json!({
-        "kind": unit.map(|unit| unit.kind.name()),
-        "emulated": unit.is_some_and(|unit| unit.emulated != 0),
-        "used": used,
-        "refused": refused,
-    });
+    let report = json!({"kinds": kinds, "emulated": is_emulated, "used": used, "refused": refused});
     Ok(report.to_string())
 }
 

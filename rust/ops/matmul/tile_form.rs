@@ -40,7 +40,7 @@ impl Block {
     /// offline compilers give registers without spilling (`make gpu-compile CASES=gemm_tile`). No GPU has measured them.
     pub(super) fn of(unit: TileUnit, is_large: bool, is_async: bool) -> Self {
         let (groups_down, groups_across) = match (unit.kind, is_large) {
-            (TileKind::Wmma | TileKind::Wmma12, true) | (TileKind::Dpas8, false) => (2, 4),
+            (TileKind::Wmma | TileKind::Wmma12, true) | (TileKind::Dpas8, false) | (TileKind::Dot, _) => (2, 4),
             (TileKind::Dpas16, true) => (4, 4),
             (TileKind::Dpas8, true) => (4, 8),
             _ => (2, 2),
@@ -51,7 +51,9 @@ impl Block {
             (true, false) => 4,
             (false, _) => 2,
         };
-        Self { rows: side, columns: side, k: 32, groups_down, groups_across, stages }
+        // Shorter rows of A and B leave more registers for sums, and are enough chunks for the items of a large block.
+        let k = if unit.kind == TileKind::Dot && is_large { 16 } else { 32 };
+        Self { rows: side, columns: side, k, groups_down, groups_across, stages }
     }
 
     pub(super) const fn items(&self, unit: TileUnit) -> i64 {
@@ -64,14 +66,16 @@ impl Block {
         let groups = self.groups_down * self.groups_across;
         let results = groups * TILE * (self.columns / self.groups_across + PADDING) * 4;
         let tiles = self.rows / self.groups_down + self.columns / self.groups_across;
-        let exchanged = if unit.emulated == 0 { 0 } else { groups * tiles * TILE * 2 };
+        let exchanges = unit.emulated != 0 && unit.kind.is_matrix();
+        let exchanged = if exchanges { groups * tiles * TILE * 2 } else { 0 };
         stages.max(results) + exchanged
     }
 
-    /// Returns true if a device can run such groups, and each item copies whole chunks.
+    /// Returns true if a device can run such groups with sums in registers, and each item copies whole chunks.
     pub(super) fn fits(&self, unit: TileUnit, target: &Target) -> bool {
         let (info, items) = (&target.device.info, self.items(unit));
-        items <= info.max_work_group as i64
+        (self.rows <= unit.most_rows())
+            && items <= info.max_work_group as i64
             && self.local_bytes(unit) <= info.local_mem as i64
             && (self.rows * self.k / CHUNK) % items == 0
             && (self.columns * self.k / CHUNK) % items == 0
@@ -163,7 +167,7 @@ impl Form {
             .define("SPEC_DTYPE1", i64::from(out.code()))
             .define("SPEC_DTYPE2", i64::from(bias.code()))
             .define("ACTIVATION", i64::from(activation.repr));
-        let spec = self.unit.with_builtins(spec);
+        let spec = self.unit.with_instructions(spec);
         self.constants().iter().fold(spec, |spec, (name, value)| spec.define(name, *value))
     }
 

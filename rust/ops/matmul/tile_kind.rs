@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
-use crate::kernels::{DType, Spec};
+use crate::kernels::{DType, Spec, OPENCL_3};
 
 const VARIABLE: &str = "TORCH_OPENCL_MATRIX";
 
@@ -23,10 +23,12 @@ pub enum TileKind {
     Dpas16 = 5,
     /// Intel Arc A.
     Dpas8 = 6,
+    /// No matrix instructions: sums of two products of float16, or four of int8, in one instruction of an item.
+    Dot = 7,
 }
 
 impl TileKind {
-    const ALL: [Self; 6] = [Self::Mma, Self::Wmma, Self::Wmma12, Self::Mfma, Self::Dpas16, Self::Dpas8];
+    const ALL: [Self; 7] = [Self::Mma, Self::Wmma, Self::Wmma12, Self::Mfma, Self::Dpas16, Self::Dpas8, Self::Dot];
 
     /// Its name in `TORCH_OPENCL_MATRIX`.
     pub const fn name(self) -> &'static str {
@@ -37,6 +39,7 @@ impl TileKind {
             Self::Mfma => "mfma",
             Self::Dpas16 => "dpas16",
             Self::Dpas8 => "dpas8",
+            Self::Dot => "dot",
         }
     }
 
@@ -46,7 +49,7 @@ impl TileKind {
             Self::Mfma => 64,
             Self::Dpas16 => 16,
             Self::Dpas8 => 8,
-            Self::Mma | Self::Wmma | Self::Wmma12 => 32,
+            Self::Mma | Self::Wmma | Self::Wmma12 | Self::Dot => 32,
         }
     }
 
@@ -55,26 +58,45 @@ impl TileKind {
         matches!(self, Self::Mma)
     }
 
-    /// Dtypes besides float16 and bfloat16 that have instructions of the same words; float32 is TensorFloat-32.
-    pub const fn other_dtypes(self) -> &'static [DType] {
+    /// Dtypes of operands that have instructions; float32 is TensorFloat-32.
+    const fn dtypes(self) -> &'static [DType] {
         match self {
-            Self::Mma => &[DType::F32, DType::I8],
-            Self::Dpas16 | Self::Dpas8 => &[DType::I8],
-            Self::Wmma | Self::Wmma12 | Self::Mfma => &[],
+            Self::Mma => &[DType::F16, DType::BF16, DType::F32, DType::I8],
+            Self::Dpas16 | Self::Dpas8 => &[DType::F16, DType::BF16, DType::I8],
+            Self::Wmma | Self::Wmma12 | Self::Mfma => &[DType::F16, DType::BF16],
+            Self::Dot => &[DType::F16, DType::I8],
         }
     }
 
-    const fn needs_clang(self) -> bool {
-        matches!(self, Self::Wmma | Self::Wmma12 | Self::Mfma)
+    /// Returns true if the kind is one of matrix instructions, which attention needs.
+    pub const fn is_matrix(self) -> bool {
+        !matches!(self, Self::Dot)
     }
 
-    /// The kind that a device reports. A program is used only after a check of its results (`tile_check.rs`).
-    pub fn of(info: &DeviceInfo) -> Option<Self> {
+    /// The kind that a device reports for a dtype. A program is used only after a check of its results
+    /// (`tile_check.rs`).
+    fn of(info: &DeviceInfo, dtype: DType) -> Option<Self> {
+        let found = Self::matrix(info).filter(|kind| kind.dtypes().contains(&dtype));
+        found.or_else(|| Self::has_dot(info, dtype).then_some(Self::Dot))
+    }
+
+    /// Returns true if a device has instructions for [`Self::Dot`].
+    fn has_dot(info: &DeviceInfo, dtype: DType) -> bool {
+        const NAMES: [&str; 9] =
+            ["gfx906", "gfx908", "gfx90a", "gfx94", "gfx1011", "gfx1012", "gfx103", "gfx11", "gfx12"];
+        let is_listed = has_amd_builtins(info) && NAMES.iter().any(|name| info.name.starts_with(name));
+        match dtype {
+            DType::F16 => is_listed,
+            DType::I8 => is_listed || info.fast_int8_dot,
+            _ => false,
+        }
+    }
+
+    fn matrix(info: &DeviceInfo) -> Option<Self> {
         if info.compute_capability_major.is_some_and(|major| major >= 8) {
             return Some(Self::Mma);
         }
-        // Other drivers of AMD's GPUs do not compile clang's builtins.
-        if info.platform == "AMD Accelerated Parallel Processing" {
+        if has_amd_builtins(info) {
             let is = |names: &[&str]| names.iter().any(|name| info.name.starts_with(name));
             return match () {
                 () if is(&["gfx11"]) => Some(Self::Wmma),
@@ -91,7 +113,12 @@ impl TileKind {
     }
 }
 
-/// The matrix instructions that kernels use.
+/// Returns true if a device compiles clang's builtins for AMD's GPUs: other drivers of these GPUs do not.
+fn has_amd_builtins(info: &DeviceInfo) -> bool {
+    info.platform == "AMD Accelerated Parallel Processing"
+}
+
+/// The instructions that kernels use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TileUnit {
     /// Their kind.
@@ -99,6 +126,8 @@ pub struct TileUnit {
     /// `TILE_EMULATED` of `tile_emulated.cl`: 0 for the device's instructions, 1 for the emulation, 2 for one with a
     /// wrong result.
     pub emulated: i64,
+    /// Programs may call clang's builtins.
+    has_builtins: bool,
 }
 
 /// The value of `TORCH_OPENCL_MATRIX`.
@@ -121,7 +150,7 @@ impl Choice {
                     ["wrong"] => 2,
                     _ => return None,
                 };
-                Some(Self::Emulated(TileUnit { kind, emulated }))
+                Some(Self::Emulated(TileUnit { kind, emulated, has_builtins: false }))
             }
             _ => None,
         }
@@ -141,25 +170,37 @@ impl Choice {
 }
 
 impl TileUnit {
-    /// The instructions to use on a device; `None` if there are none.
+    /// The instructions to use for operands of a dtype on a device; `None` if there are none.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.
-    pub fn of(info: &DeviceInfo) -> Result<Option<Self>> {
+    pub fn of(info: &DeviceInfo, dtype: DType) -> Result<Option<Self>> {
+        let has_builtins = has_amd_builtins(info);
         Ok(match Choice::of_process()? {
             Choice::Off => None,
-            Choice::Auto => TileKind::of(info).map(|kind| Self { kind, emulated: 0 }),
-            Choice::Emulated(unit) => Some(unit),
+            Choice::Auto => TileKind::of(info, dtype).map(|kind| Self { kind, emulated: 0, has_builtins }),
+            Choice::Emulated(unit) => Some(unit).filter(|unit| unit.kind.dtypes().contains(&dtype)),
         })
     }
 
-    /// Lets a program call clang's builtins if its kind needs them: only AMD's own driver has such a kind.
-    pub fn with_builtins(self, spec: Spec) -> Spec {
-        if self.emulated == 0 && self.kind.needs_clang() {
-            spec.define("HAS_CLANG_BUILTINS", 1)
+    /// Rows and columns of the largest block. Most GPUs without matrix instructions, other than AMD's, have too few
+    /// registers for the sums of 64 results.
+    pub const fn most_rows(self) -> i64 {
+        if self.kind.is_matrix() || self.has_builtins || self.emulated != 0 {
+            128
         } else {
-            spec
+            64
         }
+    }
+
+    /// Lets a program call the functions of the instructions.
+    pub fn with_instructions(self, spec: Spec) -> Spec {
+        let (name, value) = match (self.has_builtins, self.kind, self.emulated) {
+            (true, ..) => ("HAS_CLANG_BUILTINS", 1),
+            (false, TileKind::Dot, 0) => OPENCL_3,
+            _ => return spec,
+        };
+        spec.define(name, value)
     }
 }
 
@@ -169,7 +210,7 @@ mod tests {
 
     #[test]
     fn values_of_the_variable_are_read() {
-        let emulated = |kind, emulated| Some(Choice::Emulated(TileUnit { kind, emulated }));
+        let emulated = |kind, emulated| Some(Choice::Emulated(TileUnit { kind, emulated, has_builtins: false }));
         assert_eq!(Choice::parse("off"), Some(Choice::Off));
         assert_eq!(Choice::parse("auto"), Some(Choice::Auto));
         assert_eq!(Choice::parse("emulated:mma"), emulated(TileKind::Mma, 1));
