@@ -16,7 +16,7 @@ ROUNDS = 3
 ROOT = Path(__file__).parents[1]
 IMPORT = ["-c", "import torch"]
 FIRST_OP = ["-c", "import torch; (torch.ones(4, device={device!r}) + 1).cpu()"]
-DIGITS = "examples/train_digits.py --device {device}"
+DIGITS = "examples/train_digits.py --cold --device {device}"
 # Seconds that may be added: by the first operator to the import, and by empty caches to a training.
 MOST_FOR_FIRST_OP = 1.0
 MOST_FOR_EMPTY_CACHES = 10.0

@@ -177,12 +177,14 @@ def main() -> int:
     parser.add_argument("--device", type=torch.device, default=torch.device("opencl"))
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--cold", action="store_true", help="compile kernels while training, not before it")
     options = parser.parse_args()
 
     digits = Digits.load()
     on_opencl = options.device.type == "opencl"
     print(f"Device: {options.device}, {torch.opencl.get_device_name(options.device) if on_opencl else 'CPU'}")
-    preparation = warm_up(options.device, digits, options.batch_size) if on_opencl else 0.0
+    warms_up = on_opencl and not options.cold
+    preparation = warm_up(options.device, digits, options.batch_size) if warms_up else 0.0
     result = train(options.device, digits, options.epochs, options.batch_size)
     fallbacks = torch.opencl.fallbacks() if on_opencl else {}
     cpu = train_on_cpu(options.epochs, options.batch_size)
@@ -193,7 +195,7 @@ def main() -> int:
     ours, theirs = sum(result.seconds), sum(cpu.seconds)
     print(f"\nTest accuracy: {result.accuracy:.2%} (CPU {cpu.accuracy:.2%})")
     print(f"Training time: {ours:.2f} s, on the CPU {theirs:.2f} s: {theirs / ours:.2f} times the CPU's speed")
-    if on_opencl:
+    if warms_up:
         print(f"Kernels were prepared in {preparation:.2f} s before it; otherwise the first epoch would take longer.")
         print(f"Including that time: {theirs / (ours + preparation):.2f} times the CPU's speed")
     print(f"Operators that fell back to the CPU: {fallbacks or 'none'}")
