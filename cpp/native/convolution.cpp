@@ -9,6 +9,7 @@
 #include <c10/util/StringUtil.h>
 #include <c10/util/strides.h>
 #include <algorithm>
+#include <numeric>
 
 #include "cpu/host_call.h"
 #include "native/check.h"
@@ -90,9 +91,7 @@ struct Convolution {
   // True if matrix instructions compute this convolution, or with `scatters` its transpose: they need runs of channels
   // in images and in the weight, whatever the format of the result.
   bool needs_runs(bool scatters) const {
-    const bool is_one =
-        groups == 1 && std::all_of(stride.begin(), stride.end(), [](int64_t step) { return step == 1; });
-    return weight.dim() > 3 && (is_one || !scatters) &&
+    return weight.dim() > 3 && (groups == 1 || !scatters) &&
         bridge::convolution_needs_channels_last(arg(input), arg(weight), groups);
   }
 
@@ -103,11 +102,21 @@ struct Convolution {
     return image.suggest_memory_format() == format ? repeated_in_batches_only(image, format) : image.contiguous(format);
   }
 
-  // The weight; if it needs runs, of the channels that are summed: with `scatters` those of the first dimension.
-  at::Tensor formatted_weight(bool needs_runs, bool scatters) const {
-    if (!needs_runs) return repeated_in_batches_only(weight);
-    if (!scatters) return weight.contiguous(channels_last());
-    return weight.transpose(0, 1).contiguous(channels_last()).transpose(0, 1);
+  // Computes the convolution, or with `scatters` its transpose: both are forward passes, and gradients of each other.
+  void compute(
+      const at::Tensor& output, const at::Tensor& image, const at::Tensor& bias, bool needs_runs, bool scatters) const {
+    const bool has_strides = std::any_of(stride.begin(), stride.end(), [](int64_t step) { return step > 1; });
+    if (needs_runs && scatters && has_strides) return scatter_by_remainder(output, image, bias);
+    const at::Tensor kernel = formatted_weight(weight, needs_runs, scatters);
+    checked([&] { bridge::convolve(arg(output), arg(image), arg(kernel), arg(bias), args(), direction(scatters)); });
+  }
+
+  // The weight, or a part of it; if it needs runs, of the channels that are summed: with `scatters` those of the first
+  // dimension.
+  at::Tensor formatted_weight(const at::Tensor& part, bool needs_runs, bool scatters) const {
+    if (!needs_runs) return repeated_in_batches_only(part);
+    if (!scatters) return part.contiguous(channels_last());
+    return part.transpose(0, 1).contiguous(channels_last()).transpose(0, 1);
   }
 
   // Raises unless the bias has a value for each channel of an output of these sizes.
@@ -123,6 +132,39 @@ struct Convolution {
   }
 
  private:
+  // The transposed convolution as one with stride 1 for each remainder of the result's positions by the stride, with
+  // the kernel elements that reach them. Their weights are copied side by side, as matrix instructions load runs of
+  // them.
+  void scatter_by_remainder(const at::Tensor& output, const at::Tensor& image, const at::Tensor& bias) const {
+    for (int64_t part = 0; part < c10::multiply_integers(stride); part++) {
+      at::Tensor result = output, elements = weight;
+      std::vector<int64_t> part_padding, part_dilation;
+      int64_t rest = part;
+      for (size_t d = 0; d < stride.size(); d++) {
+        const auto dim = static_cast<int64_t>(d) + 2;
+        const int64_t remainder = rest % stride[d], step = stride[d] / std::gcd(dilation[d], stride[d]);
+        rest /= stride[d];
+        // Kernel element e reads position (p + padding - e * dilation) / stride of the image, where that is whole.
+        const auto offset = [&](int64_t element) { return remainder + padding[d] - element * dilation[d]; };
+        int64_t first = 0;
+        while (first < step && offset(first) % stride[d] != 0) first++;
+        result = result.slice(dim, remainder, std::nullopt, stride[d]);
+        elements = elements.slice(dim, first == step ? weight.size(dim) : first, std::nullopt, step);
+        part_padding.push_back(offset(first) / stride[d]);
+        part_dilation.push_back(step * dilation[d] / stride[d]);
+      }
+      if (result.numel() == 0) continue;
+      const std::vector<int64_t> ones(stride.size(), 1);
+      const Convolution call{image, elements, ones, part_padding, part_dilation, true, output_padding, groups};
+      if (elements.numel() > 0)
+        call.compute(result, image, bias, /*needs_runs=*/true, /*scatters=*/true);
+      else if (bias.defined())
+        result.copy_(at::native::reshape_bias(result.dim(), bias).expand_as(result));
+      else
+        result.zero_();
+    }
+  }
+
   void check_list(const char* name, at::IntArrayRef list, int64_t least) const {
     TORCH_CHECK(
         static_cast<int64_t>(list.size()) == input.dim() - 2 &&
@@ -186,16 +228,13 @@ at::Tensor convolution(const Arguments<at::_ops::convolution_overrideable>& args
   }
   const bool needs_runs = call.needs_runs(args.transposed);
   const at::Tensor image = call.formatted(input, format, needs_runs);
-  const at::Tensor kernel = call.formatted_weight(needs_runs, args.transposed);
   const at::Tensor output = at::empty(sizes, input.options().memory_format(format));
   if (!call.has_data()) {
     output.zero_();
     if (bias.has_value() && bias->defined()) output.add_(at::native::reshape_bias(output.dim(), *bias));
     return output;
   }
-  checked([&] {
-    bridge::convolve(arg(output), arg(image), arg(kernel), arg(bias), call.args(), direction(args.transposed));
-  });
+  call.compute(output, image, bias.value_or(at::Tensor()), needs_runs, args.transposed);
   return output;
 }
 
@@ -226,7 +265,7 @@ void fused_convolution(
   const FusedOperands fused(epilogue, buffers, scalars);
   const bool needs_runs = call.needs_runs(/*scatters=*/false);
   const at::Tensor image = call.formatted(input, format, needs_runs);
-  const at::Tensor kernel = call.formatted_weight(needs_runs, /*scatters=*/false);
+  const at::Tensor kernel = call.formatted_weight(weight, needs_runs, /*scatters=*/false);
   checked([&] {
     bridge::fused_convolution(
         fused.result(input.scalar_type(), sizes, strides), arg(image), arg(kernel), arg(bias), call.args(),
@@ -258,7 +297,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
       return {formatted(grad_input), formatted(grad_weight), grad_bias};
     }
   }
-  const bridge::ConvParameters parameters = call.args();
   const bool has_data = call.has_data() && grad_output.numel() > 0;
   const bool input_needs_runs = args.output_mask[0] && call.needs_runs(!transposed);
   const bool weight_needs_runs = args.output_mask[1] && call.needs_runs(/*scatters=*/false);
@@ -269,14 +307,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   if (args.output_mask[0]) {
     grad_input = has_data ? at::empty_like(input, format) : at::zeros_like(input, at::TensorOptions(), format);
     // The input's gradient is the transposed convolution of grad_output, or vice versa.
-    if (has_data) {
-      const at::Tensor& from = input_needs_runs ? runs : gradient;
-      const at::Tensor kernel = call.formatted_weight(input_needs_runs, !transposed);
-      checked([&] {
-        bridge::convolve(
-            arg(grad_input), arg(from), arg(kernel), arg(at::Tensor()), parameters, direction(!transposed));
-      });
-    }
+    if (has_data)
+      call.compute(grad_input, input_needs_runs ? runs : gradient, at::Tensor(), input_needs_runs, !transposed);
   }
   if (args.output_mask[1]) {
     grad_weight = has_data ? at::empty_like(weight, format) : at::zeros_like(weight, at::TensorOptions(), format);
@@ -286,7 +318,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
       // A transposed convolution exchanges the roles of input and output.
       const at::Tensor& from = transposed ? ours : image;
       const at::Tensor& output = transposed ? image : ours;
-      checked([&] { bridge::convolve_backward_weight(arg(grad_weight), arg(from), arg(output), parameters); });
+      checked([&] { bridge::convolve_backward_weight(arg(grad_weight), arg(from), arg(output), call.args()); });
     }
   }
   if (args.output_mask[2]) {

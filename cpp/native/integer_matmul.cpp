@@ -50,7 +50,7 @@ at::Tensor product_of_bytes(const at::Tensor& self, const at::Tensor& mat2) {
   // Kernels read both operands in one dtype.
   const at::Tensor a = is_signed ? self : self.to(at::kShort), b = is_signed ? mat2 : mat2.to(at::kShort);
   const at::DimVector sizes{self.size(0), mat2.size(1)};
-  if (is_signed) {
+  if (is_signed && c10::multiply_integers(sizes) > 0) {
     const at::Tensor out = at::empty(sizes, self.options().dtype(at::kInt));
     if (checked([&] { return bridge::int8_product(arg(out), arg(self), arg(mat2)); })) return out;
   }

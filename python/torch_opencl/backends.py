@@ -109,7 +109,7 @@ def blas_choices(device: _DeviceLike = None) -> dict[str, str]:
 def matrix_instructions(device: _DeviceLike = None) -> dict[str, _Any]:
     """Return the matrix instructions, or instructions for sums of products, that matmuls use on a device.
 
-    They are for some of float16, bfloat16, int8, and float32 if PyTorch's settings allow TensorFloat-32:
+    A kind is for some dtypes. "tfloat32" is float32, if PyTorch's settings allow TensorFloat-32:
     ``torch.set_float32_matmul_precision("high")``. Attention in float16 and bfloat16 uses all kinds but "dot".
 
     Args:

@@ -130,7 +130,7 @@ def _matrix(device: torch.device) -> dict[str, Any]:
         if "float16" in kinds:
             x = torch.ones(32, 32, dtype=torch.float16, device=device)
             (x @ x).cpu()
-        elif "int8" in kinds:
+        if "int8" in kinds:
             x = torch.ones(32, 32, dtype=torch.int8, device=device)
             torch._int_mm(x, x.t()).cpu()
         return backends.matrix_instructions(device)
@@ -228,7 +228,7 @@ def _instructions(matrix: dict[str, Any]) -> str:
         return matrix.get("error", "none that matmuls use")
     kinds = ", ".join(f"{kind} for {dtype}" for dtype, kind in matrix["kinds"].items())
     kinds += " (emulated)" if matrix["emulated"] else ""
-    return f"{kinds}: refused after a check" if matrix["refused"] else kinds
+    return f"{kinds}; {matrix['refused']} kernels refused after a check" if matrix["refused"] else kinds
 
 
 def _mib(size: int) -> str:

@@ -22,7 +22,7 @@ KINDS = {
     "mfma": (64, ("gfx90a", "gfx942")),
     "dpas16": (16, ("dpas",)),
     "dpas8": (8, ("dpas",)),
-    "dot": (32, ("gfx1030",)),
+    "dot": (32, ("gfx906", "gfx1030")),
 }
 # More than GPUs have: an emulation also exchanges tiles through local memory.
 LOCAL_BYTES = 96 << 10
@@ -30,7 +30,9 @@ LOCAL_BYTES = 96 << 10
 BUILTINS = ("wmma", "wmma12", "mfma", "dot")
 # Other GPUs compute the small blocks of kind "dot" in int8 by an extension of OpenCL C 3.0.
 EXTENSION_TARGETS = ("acm-g10", "tgllp")
-EXTENSION_CONSTANTS = frozenset({"TILE_KIND=7", "BLOCK_ROWS=64", "SPEC_DTYPE0=1"})
+# AMD's GPUs with matrix instructions compute int8 by kind "dot".
+INT8_TARGETS = ("gfx906", "gfx1030", "gfx1100", "gfx1201", "gfx90a", "gfx942")
+INT8_DOT = frozenset({"TILE_KIND=7", "SPEC_DTYPE0=1"})
 LIST = "import sys; from torch_opencl._load import native; open(sys.argv[1], 'w').write(native().kernel_catalogue(0))"
 
 
@@ -56,10 +58,11 @@ def programs(run: Callable[[list[str], Path, dict[str, str]], None]) -> list[Pro
                 options = entry["build_options"].replace("TILE_EMULATED=1", "TILE_EMULATED=0")
                 groups = re.findall(r"GROUPS(?:_DOWN|_ACROSS)?=(\d+)", options)
                 launches = {family: Launch(lanes * math.prod(map(int, groups)), 0)}
-                if EXTENSION_CONSTANTS.issubset(options.split()):
+                is_int8_dot = INT8_DOT.issubset(options.split())
+                if is_int8_dot and "BLOCK_ROWS=64" in options:
                     standard = options.replace("CL1.2", "CL3.0") + " -D OPENCL_3=1"
                     found.append(Program(family, "", standard, launches, EXTENSION_TARGETS))
                 if kind in BUILTINS:
                     options += " -D HAS_CLANG_BUILTINS=1"
-                found.append(Program(family, "", options, launches, targets))
+                found.append(Program(family, "", options, launches, INT8_TARGETS if is_int8_dot else targets))
     return found

@@ -205,11 +205,11 @@ TARGETS: dict[str, Nvidia | Amd | Intel | Declared] = {
     target.name: target
     for target in (
         *(Nvidia(name) for name in ("sm_90", "sm_80", "sm_75")),
-        *(Amd(name) for name in ("gfx1030", "gfx900", "gfx1100", "gfx1201", "gfx90a", "gfx942")),
+        *(Amd(name) for name in ("gfx1030", "gfx900", "gfx906", "gfx1100", "gfx1201", "gfx90a", "gfx942")),
         *(Intel(name, has_double=name in ("skl", "pvc")) for name in ("skl", "tgllp", "acm-g10", "pvc")),
         Declared("dpas"),
     )
 }
 DEFAULT_TARGETS = ("sm_90", "gfx1030", "acm-g10")
 # Programs for certain GPUs are compiled for these too.
-MATRIX_TARGETS = ("sm_80", "gfx1100", "gfx1201", "gfx90a", "gfx942", "dpas")
+MATRIX_TARGETS = ("sm_80", "gfx906", "gfx1100", "gfx1201", "gfx90a", "gfx942", "dpas")

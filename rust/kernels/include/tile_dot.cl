@@ -1,6 +1,6 @@
 // Tiles for devices without matrix instructions that have an instruction of a lane which multiplies two pairs of float16, or
 // two times four int8, and adds the products to a sum of 32 bits. A lane multiplies its own rows and columns: lanes
-// exchange nothing, and need not be a sub-group of the hardware. If TILE_EMULATED, by ordinary instructions.
+// exchange nothing, and need not be a sub-group of the hardware. If TILE_EMULATED, ordinary instructions compute the sums.
 #if TILE_KIND == TILE_DOT
 #define TILE_MEMORY
 #define TILE_PASS
@@ -21,10 +21,14 @@
       (words)[w + 1] = now >> 16 | (next & 0xffff0000u);                        \
     }                                                                           \
   }
-INLINE void tile_load_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k, uint lane){
-    LOAD_PAIRS(a -> words, TILE_A_WORDS, block, along_k, width, row, k, lane, TILE_A_ROW)} INLINE
-    void tile_load_b(TileB *b, __local const ushort *block, bool along_k, uint width, uint column, uint k, uint lane){
-        LOAD_PAIRS(b->words, TILE_B_WORDS, block, along_k, width, column, k, lane, TILE_B_COLUMN)}
+INLINE void tile_load_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k, uint lane) {
+  LOAD_PAIRS(a->words, TILE_A_WORDS, block, along_k, width, row, k, lane, TILE_A_ROW);
+}
+INLINE void tile_load_b(TileB *b, __local const ushort *block, bool along_k, uint width, uint column, uint k,
+                        uint lane) {
+  LOAD_PAIRS(b->words, TILE_B_WORDS, block, along_k, width, column, k, lane, TILE_B_COLUMN);
+}
+
 #if TILE_EMULATED && INPUT_DTYPE == DT_I8
 INLINE int add_products(uint x, uint y, int sum) {
   const char4 left = as_char4(x), right = as_char4(y);
@@ -36,7 +40,7 @@ INLINE float add_products(uint x, uint y, float sum) {
   return fma(left.x, right.x, fma(left.y, right.y, sum));
 }
 #else
-#ifdef HAS_CLANG_BUILTINS
+#if defined(HAS_CLANG_BUILTINS) && defined(__AMDGCN__)
 #if INPUT_DTYPE == DT_F16
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #define add_products(x, y, sum) __builtin_amdgcn_fdot2(as_half2(x), as_half2(y), sum, false)

@@ -8,7 +8,7 @@
 //   A[TILE_A_ROW(lane, e)][TILE_A_K(lane, e)]        B[TILE_B_K(lane, e)][TILE_B_COLUMN(lane, e)]
 //   C[TILE_C_ROW(lane, i)][TILE_C_COLUMN(lane, i)]
 //
-// A row of C is held by TILE_ROW_LANES neighbouring lanes, and a lane has parts of TILE_LANE_ROWS rows: item i is in its row
+// For attention: a row of C is held by TILE_ROW_LANES neighbouring lanes, and a lane has parts of TILE_LANE_ROWS rows: item i is in its row
 // TILE_LANE_ROW(i).
 //
 // A float32 is two such elements, and two int8 are one: the instructions for them have the same words, and compute half
@@ -25,7 +25,7 @@
 //   tile_shuffle (value, mask, lane, sub_group TILE_PASS): the value of lane `lane ^ mask`
 //   tile_exp2 (x), tile_pack (low, high): two floats rounded to 16 bits, the first in the lower half
 //
-// TILE_DOT has the first three, which is what matmuls need. If TILE_COPIES is 1, there are
+// TILE_DOT has tile_load_a, tile_load_b and tile_multiply, which matmuls need. If TILE_COPIES is 1, there are
 // copies from global to local memory that continue while the item computes: START_COPIES(copies), copy_chunk, close_copies and wait_for_copies.
 
 // The values equal those of rust/ops/matmul/tile_kind.rs.

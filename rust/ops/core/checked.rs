@@ -77,10 +77,10 @@ impl<F: Copy + Debug + Eq + Hash> Outcomes<F> {
         outcome
     }
 
-    /// Returns true if a form has been refused on a device.
-    pub fn has_failed(&self, device: i32) -> bool {
+    /// Returns true if one of some forms has been refused on a device.
+    pub fn has_failed(&self, device: i32, is_meant: impl Fn(&F) -> bool) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.iter().flatten().any(|((index, _), outcome)| *index == device && !outcome)
+        known.iter().flatten().any(|((index, form), outcome)| *index == device && is_meant(form) && !outcome)
     }
 }
 
@@ -117,8 +117,8 @@ fn recall<F: Debug>(target: &Target, form: &F, subject: Subject, check: impl FnO
 fn tell(target: &Target, subject: Subject, what: &str) {
     let (info, Subject { kernel, kind, .. }) = (&target.device.info, subject);
     warn(&format!(
-        "OpenCL: on {} (driver {}) the {kernel} kernel for matrix instructions ({kind}) {what}. It is not used: {kernel} \
-         in float16 and bfloat16 takes longer. A newer driver may help.",
+        "OpenCL: on {} (driver {}) the {kernel} kernel for matrix instructions ({kind}) {what}. It is not used: some \
+         {kernel} calls take longer. A newer driver may help.",
         info.name, info.driver_version
     ));
 }

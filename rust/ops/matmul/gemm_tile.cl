@@ -1,6 +1,6 @@
-// GEMM of 16-bit floats for GPUs with matrix instructions: C = activation(alpha * A B + beta * bias), with float32 sums.
+// GEMM for GPUs with matrix instructions, or sums of products: C = activation(alpha * A B + beta * bias), with float32 sums.
 // Along k one float32, rounded to TensorFloat-32, counts as two 16-bit elements, and two int8 count as one (tile_layout.cl).
-// Sums of int8 are int32. If the result is int32 too, it has no epilogue, and parts of k are added to what it contains.
+// Sums of int8, and their results, are int32: they have no epilogue, and parts of k are added to what the result contains.
 //
 // A work-group computes BLOCK_ROWS x BLOCK_COLUMNS of C. Each of its GROUPS_DOWN x GROUPS_ACROSS sub-groups computes a
 // part of them, in tiles of 16 x 16. Blocks of BLOCK_K values of k are copied from global to local memory in chunks of
@@ -224,12 +224,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
 #if ASYNC
   wait_for_copies(&copies, 0);
 #endif
-#define HAS_INT_RESULTS (INPUT_DTYPE == DT_I8 && SPEC_DTYPE1 == DT_I32)
-#if HAS_INT_RESULTS
-  __local int *rows = (__local int *)memory + sub_group * TILE * OUT_PITCH;
-#else
-  __local float *rows = (__local float *)memory + sub_group * TILE * OUT_PITCH;
-#endif
+  __local TileSum *rows = (__local TileSum *)memory + sub_group * TILE * OUT_PITCH;
   const Epilogue e = EPILOGUE(batch, split, extent.split_stride);
 #if LINES
 #define OFFSET_ALONG(axis, i) ((i) * (axis)->strides[0])
@@ -253,7 +248,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
       const long at = row + first_row + r * TILE + y, x = column + first_column + first, left = extent.columns - x;
       if (at >= extent.rows || left <= 0) continue;
       const long out_row = OFFSET_ALONG(&out_layout.rows, at);
-#if HAS_INT_RESULTS
+#if INPUT_DTYPE == DT_I8
       __global int *to = (__global int *)e.out + out_row + COLUMN_OFFSET(out_layout, 0);
       UNROLL for (int l = 0; l < VEC; ++l) if (l < left) {
         if (splits > 1) atomic_add(to + l, RESULT(l));

@@ -1,5 +1,5 @@
-//! GEMM by matrix instructions, or sums of products, for GPUs that have them: of float16 and bfloat16, of int8 with
-//! float32 results, and of float32 where TensorFloat-32 is allowed.
+//! GEMM by matrix instructions, or sums of products, for GPUs that have them: of float16 and bfloat16, of int8 with int32
+//! results, and of float32 where TensorFloat-32 is allowed.
 
 use super::epilogue::Activation;
 use super::gemm_local::{finish, SHORTEST_SPLIT};
@@ -77,10 +77,8 @@ pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
         let Some(unit) = TileUnit::of(&target.device.info, dtype)? else { continue };
         let listed = sizes.map(|(is_large, aligned)| matrices(unit, dtype, is_large, aligned, [true; 2]));
         let fitting = listed.into_iter().filter(|form| form.block.fits(unit, target));
-        let outs = if dtype == DType::I8 { vec![DType::F32, DType::I32] } else { vec![DType::F32] };
-        let spec =
-            |form: Form| outs.iter().map(move |out| (Class::Float, form.spec([*out; 2], Activation::None, true)));
-        found.extend(fitting.flat_map(spec));
+        let spec = |form: Form| (Class::Float, form.spec([form.sum_dtype(); 2], Activation::None, true));
+        found.extend(fitting.map(spec));
     }
     Ok(found)
 }
@@ -94,7 +92,7 @@ pub fn computes(target: &Target, dtype: DType, side: i64, k: i64) -> bool {
         && side >= LEAST_SIDE
         && k >= LEAST_K
         && TileUnit::of(&target.device.info, dtype).is_ok_and(|unit| unit.is_some_and(fits))
-        && !has_failed(target)
+        && !has_failed(target, dtype)
 }
 
 /// Returns true if an item of the large block has too few registers.
@@ -110,13 +108,17 @@ fn spills(unit: TileUnit, b: &Side) -> bool {
 pub fn plan(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<Option<Plan>> {
     let GemmSize { rows, columns, k, batches } = gemm.size;
     let dtype = gemm.a.dtype();
-    // int8 matrices with results of other integers wrap around; other kernels compute them.
-    let is_of_floats = gemm.class == Class::Float && gemm.b.dtype() == dtype;
-    if !is_of_floats || rows.min(columns) < LEAST_SIDE || k < LEAST_K {
+    let has_right_dtypes = gemm.class == Class::Float
+        && gemm.b.dtype() == dtype
+        && (dtype == DType::I8) == (gemm.epilogue.out.dtype == DType::I32);
+    if !has_right_dtypes || rows.min(columns) < LEAST_SIDE || k < LEAST_K {
         return Ok(None);
     }
     let Some(unit) = TileUnit::of(&target.device.info, dtype)? else { return Ok(None) };
     if dtype == DType::F32 && !(gemm.may_round && ffi::allows_tf32()) {
+        return Ok(None);
+    }
+    if dtype == DType::I8 && k > unit.most_int8_terms() {
         return Ok(None);
     }
     let (Some(a), Some(b)) = (Side::of(&gemm.a, false), Side::of(&gemm.b, true)) else { return Ok(None) };
@@ -149,7 +151,7 @@ impl Plan {
         let Gemm { class, size, a, b, epilogue, .. } = *gemm;
         let GemmSize { rows, columns, k, batches } = size;
         let results = rows * columns * batches;
-        let adds = epilogue.out.dtype == DType::I32;
+        let adds = form.dtype == DType::I8;
         let sums = if splits > 1 && !adds {
             Some(target.workspace((splits * results) as usize * class.size())?)
         } else {

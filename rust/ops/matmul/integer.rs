@@ -22,7 +22,7 @@ mod ffi {
     }
 }
 
-/// `out = a @ b` for int8 matrices and a contiguous int32 result, with sums modulo 2^32. Returns false, and computes
+/// `out = a @ b` for int8 matrices and a contiguous int32 result, with exact sums modulo 2^32. Returns false, and computes
 /// nothing, if the device has no instructions for operands of this size and layout.
 ///
 /// # Errors

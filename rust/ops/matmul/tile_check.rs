@@ -30,7 +30,9 @@ static OUTCOMES: Outcomes<Form> = Outcomes::empty();
 
 /// Elements after the last column of a row of results, and rows after the last, which nothing may write.
 const GAP: i64 = 5;
-const UNTOUCHED: f32 = -12345.0;
+const UNTOUCHED: i64 = -12345;
+/// Groups that add to the same int32 results.
+const SPLITS: i64 = 2;
 
 /// Returns true if a form may be used on a device. The first use on a driver checks it.
 pub(super) fn is_right(target: &Target, form: &Form) -> bool {
@@ -38,9 +40,9 @@ pub(super) fn is_right(target: &Target, form: &Form) -> bool {
     OUTCOMES.is_right(target, form, subject, || check(target, form))
 }
 
-/// Returns true if a form has computed wrong results on a device, or has not compiled.
-pub(super) fn has_failed(target: &Target) -> bool {
-    OUTCOMES.has_failed(target.device.index)
+/// Returns true if a form for a dtype has computed wrong results on a device, or has not compiled.
+pub(super) fn has_failed(target: &Target, dtype: DType) -> bool {
+    OUTCOMES.has_failed(target.device.index, |form| form.dtype == dtype)
 }
 
 /// Returns as JSON the kinds of instructions of a device by dtype, and how many forms of kernels this process uses and has
@@ -79,6 +81,7 @@ fn bytes_of(dtype: DType, integer: i64) -> Vec<u8> {
         DType::BF16 => bf16::from_f32(value).to_ne_bytes().to_vec(),
         DType::F16 => f16::from_f32(value).to_ne_bytes().to_vec(),
         DType::I8 => vec![integer as u8],
+        DType::I32 => (integer as i32).to_ne_bytes().to_vec(),
         _ => value.to_ne_bytes().to_vec(),
     }
 }
@@ -186,34 +189,41 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
     let (rows, columns) = (a.values.len() as i64, b.values.len() as i64);
     let k = a.values.first().map_or(0, Vec::len) as i64;
     let out_pitch = columns + GAP;
-    let mut out = vec![UNTOUCHED; ((rows + GAP) * out_pitch) as usize];
+    let dtype = form.sum_dtype();
+    let (adds, start) = (dtype == DType::I32, [bytes_of(dtype, 0), bytes_of(dtype, UNTOUCHED)].concat());
+    let (zero, untouched) = start.split_at(dtype.size());
+    let is_result = |index: i64| index % out_pitch < columns && index / out_pitch < rows;
+    let mut out: Vec<u8> = (0..(rows + GAP) * out_pitch)
+        .flat_map(|index| if adds && is_result(index) { zero } else { untouched }.to_vec())
+        .collect();
 
     let trial = Trial::new(target)?;
     let (a_memory, b_memory, out_memory) = (trial.upload(&a.memory)?, trial.upload(&b.memory)?, trial.upload(&out)?);
     let out_layout =
         Matrix { rows: Axis::line(rows, out_pitch), columns: Axis::line(columns, 1), batch_stride: rows * out_pitch };
-    let out_operand = MatrixOperand { memory: start_of(&out_memory), dtype: DType::F32, layout: out_layout };
+    let out_operand = MatrixOperand { memory: start_of(&out_memory), dtype, layout: out_layout };
     let epilogue = Epilogue::plain(out_operand, None);
+    let splits = if adds { SPLITS } else { 1 };
     let args = entry::GemmTile {
         a: start_of(&a_memory),
         b: start_of(&b_memory),
         a_layout: a.layout.in_halves(form.dtype),
         b_layout: b.layout.transposed().in_halves(form.dtype),
         im2col: im2col.layout(),
-        extent: Extent { rows, columns, k: halves(k, form.dtype), splits: 1, split_stride: rows * out_pitch },
+        extent: Extent { rows, columns, k: halves(k, form.dtype), splits, split_stride: 0 },
         epilogue: epilogue.arguments(Class::Float),
     };
     let kernel = form.program(target, &epilogue)?.kernel(entry::GEMM_TILE.name)?;
-    let blocks = (div_ceil(rows, block.rows) * div_ceil(columns, block.columns)) as usize;
+    let blocks = (div_ceil(rows, block.rows) * div_ceil(columns, block.columns) * splits) as usize;
     trial.run(&kernel, &args, blocks, block.items(form.unit) as usize)?;
     trial.download(&out_memory, &mut out)?;
 
-    let sum = |a: &[i64], b: &[i64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<i64>() as f32;
-    let is_row = |(found, row): (&[f32], &Vec<i64>)| {
-        let (results, gap) = found.split_at(b.values.len());
-        results.iter().zip(&b.values).all(|(result, column)| *result == sum(row, column))
-            && gap.iter().all(|x| *x == UNTOUCHED)
+    let sum = |a: &[i64], b: &[i64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<i64>();
+    let is_right = |(index, found): (i64, &[u8])| {
+        let row = a.values.get((index / out_pitch) as usize);
+        let column = b.values.get((index % out_pitch) as usize);
+        let expected = row.zip(column).map_or(UNTOUCHED, |(row, column)| sum(row, column));
+        found == bytes_of(dtype, expected)
     };
-    let after = out.get((rows * out_pitch) as usize..).unwrap_or_default();
-    Ok(out.chunks_exact(out_pitch as usize).zip(&a.values).all(is_row) && after.iter().all(|x| *x == UNTOUCHED))
+    Ok((0..).zip(out.chunks_exact(dtype.size())).all(is_right))
 }

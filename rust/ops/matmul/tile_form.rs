@@ -138,6 +138,14 @@ pub(super) struct Form {
 }
 
 impl Form {
+    /// The dtype of sums, and of the results of a check.
+    pub(super) const fn sum_dtype(&self) -> DType {
+        match self.dtype {
+            DType::I8 => DType::I32,
+            _ => DType::F32,
+        }
+    }
+
     fn constants(&self) -> [Constant; 15] {
         let Self { unit, block, a, b, .. } = *self;
         [

@@ -23,7 +23,7 @@ pub enum TileKind {
     Dpas16 = 5,
     /// Intel Arc A.
     Dpas8 = 6,
-    /// No matrix instructions: sums of two products of float16, or four of int8, in one instruction of an item.
+    /// No matrix instructions, but one instruction of an item that adds two products of float16, or four of int8.
     Dot = 7,
 }
 
@@ -82,12 +82,9 @@ impl TileKind {
 
     /// Returns true if a device has instructions for [`Self::Dot`].
     fn has_dot(info: &DeviceInfo, dtype: DType) -> bool {
-        const NAMES: [&str; 9] =
-            ["gfx906", "gfx908", "gfx90a", "gfx94", "gfx1011", "gfx1012", "gfx103", "gfx11", "gfx12"];
-        let is_listed = has_amd_builtins(info) && NAMES.iter().any(|name| info.name.starts_with(name));
         match dtype {
-            DType::F16 => is_listed,
-            DType::I8 => is_listed || info.fast_int8_dot,
+            DType::F16 => has_dot_builtins(info),
+            DType::I8 => has_dot_builtins(info) || (info.fast_int8_dot && info.version_number() >= (3, 0)),
             _ => false,
         }
     }
@@ -116,6 +113,12 @@ impl TileKind {
 /// Returns true if a device compiles clang's builtins for AMD's GPUs: other drivers of these GPUs do not.
 fn has_amd_builtins(info: &DeviceInfo) -> bool {
     info.platform == "AMD Accelerated Parallel Processing"
+}
+
+/// Returns true if clang has builtins for the sums of products of a device.
+fn has_dot_builtins(info: &DeviceInfo) -> bool {
+    const NAMES: [&str; 9] = ["gfx906", "gfx908", "gfx90a", "gfx94", "gfx1011", "gfx1012", "gfx103", "gfx11", "gfx12"];
+    has_amd_builtins(info) && NAMES.iter().any(|name| info.name.starts_with(name))
 }
 
 /// The instructions that kernels use.
@@ -175,12 +178,28 @@ impl TileUnit {
     /// # Errors
     /// [`Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.
     pub fn of(info: &DeviceInfo, dtype: DType) -> Result<Option<Self>> {
-        let has_builtins = has_amd_builtins(info);
         Ok(match Choice::of_process()? {
             Choice::Off => None,
-            Choice::Auto => TileKind::of(info, dtype).map(|kind| Self { kind, emulated: 0, has_builtins }),
+            Choice::Auto => Self::reported(info, dtype),
             Choice::Emulated(unit) => Some(unit).filter(|unit| unit.kind.dtypes().contains(&dtype)),
         })
+    }
+
+    /// The instructions that a device reports.
+    fn reported(info: &DeviceInfo, dtype: DType) -> Option<Self> {
+        let kind = TileKind::of(info, dtype)?;
+        let has_builtins = if kind.is_matrix() { has_amd_builtins(info) } else { has_dot_builtins(info) };
+        Some(Self { kind, emulated: 0, has_builtins })
+    }
+
+    /// The most terms of an int8 sum. The function of the extension saturates, where other instructions wrap around.
+    pub const fn most_int8_terms(self) -> i64 {
+        if self.kind.is_matrix() || self.has_builtins {
+            i64::MAX
+        } else {
+            // Each term is at most 2^14.
+            (1 << 17) - 1
+        }
     }
 
     /// Rows and columns of the largest block. Most GPUs without matrix instructions, other than AMD's, have too few
@@ -207,6 +226,28 @@ impl TileUnit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cl::DeviceType;
+
+    #[test]
+    fn devices_have_the_instructions_that_they_report() {
+        let amd = |name| DeviceInfo::imagined(1, name, "AMD Accelerated Parallel Processing", DeviceType::Gpu);
+        let other = |platform| DeviceInfo::imagined(1, "gfx1030", platform, DeviceType::Gpu);
+        let with_extension = |info| DeviceInfo { fast_int8_dot: true, version: "OpenCL 3.0".to_owned(), ..info };
+        let kinds = |info: &DeviceInfo| {
+            [DType::F16, DType::BF16, DType::I8].map(|dtype| {
+                TileUnit::reported(info, dtype).map(|unit| (unit.kind, unit.has_builtins, unit.most_rows()))
+            })
+        };
+        let large = |kind| Some((kind, true, 128));
+        let dot = large(TileKind::Dot);
+        assert_eq!(kinds(&amd("gfx1030")), [dot, None, dot]);
+        assert_eq!(kinds(&amd("gfx1100")), [large(TileKind::Wmma), large(TileKind::Wmma), dot]);
+        assert_eq!(kinds(&amd("gfx1010")), [None; 3]);
+        assert_eq!(kinds(&other("rusticl")), [None; 3]);
+        let small = Some((TileKind::Dot, false, 64));
+        assert_eq!(kinds(&with_extension(other("rusticl"))), [None, None, small]);
+        assert_eq!(kinds(&with_extension(amd("gfx1010"))), [None, None, small]);
+    }
 
     #[test]
     fn values_of_the_variable_are_read() {

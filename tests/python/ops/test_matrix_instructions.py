@@ -97,7 +97,7 @@ def test_instructions_of_the_device_are_used_unless_they_are_off():
     assert run("off") == {"kinds": {}, "emulated": False, "used": 0, "refused": 0}
     report = run("auto")
     assert report["refused"] == 0
-    assert (report["used"] >= 7) == ("float16" in report["kinds"])
+    assert (report["used"] > 0) == ("float16" in report["kinds"])
 
 
 INT8_CALLS = """
@@ -114,6 +114,13 @@ INT8_CALLS = """
         # Orders and sizes without instructions.
         found = torch._int_mm(a.to("opencl"), b.t().contiguous().to("opencl")).cpu()
         assert torch.equal(found, (a.long() @ b.long().t()).int()), (rows, columns, k)
+    # No results, empty sums, and views at odd offsets with odd strides.
+    for rows, columns, k in ((0, 40, 64), (40, 40, 0)):
+        found = torch._int_mm(*(torch.ones(s, dtype=torch.int8, device="opencl") for s in ((rows, k), (k, columns))))
+        assert found.shape == (rows, columns) and not found.any()
+    a, b = (torch.randint(-128, 128, (40, 67), dtype=torch.int8) for _ in range(2))
+    found = torch._int_mm(a.to("opencl")[:, 1:65], b.to("opencl")[:, 3:67].t()).cpu()
+    assert torch.equal(found, (a[:, 1:65].long() @ b[:, 3:67].long().t()).int())
     print(json.dumps(torch.backends.opencl.matrix_instructions()))
 """
 
@@ -221,13 +228,14 @@ CONVOLUTIONS = """
             check(theirs, ours)
         weight = torch.randn(channels, out_channels // groups, *kernel).half() / 8
         settings = stride, padding, 0, groups, dilation
-        inputs = [x.to("opencl").contiguous(memory_format=format), weight.to("opencl")]
-        expected = F.conv_transpose2d(x.double(), weight.double(), None, *settings)
-        check(expected, F.conv_transpose2d(*inputs, None, *settings))
+        inputs = [x.to("opencl").contiguous(memory_format=format), weight.to("opencl"), bias.to("opencl")]
+        expected = F.conv_transpose2d(x.double(), weight.double(), bias.double(), *settings)
+        check(expected, F.conv_transpose2d(*inputs, *settings))
 
     cases = (
         (24, 32, (3, 3), 1, 1, 1, 1),
         (16, 24, (3, 5), 2, (2, 1), 2, 1),
+        (24, 32, (3, 2), (2, 3), 1, 1, 1),  # strides longer than the kernel leave zeros in gradients
         (32, 48, (3, 3), 1, 1, 1, 2),
         (64, 32, (1, 1), 1, 0, 1, 1),
     )
@@ -241,7 +249,7 @@ CONVOLUTIONS = """
 @on_cpus
 @pytest.mark.parametrize(
     ("kind", "count"),
-    [("mma", 1), *(pytest.param(kind, 4, marks=pytest.mark.slow) for kind in ("mma", "dpas16", "dot"))],
+    [("mma", 1), *(pytest.param(kind, 5, marks=pytest.mark.slow) for kind in ("mma", "dpas16", "dot"))],
 )
 def test_convolutions_by_matrix_instructions(kind, count):
     report = run(f"emulated:{kind}", CONVOLUTIONS.replace("COUNT", str(count)))

@@ -44,6 +44,14 @@ def test_the_error_for_a_missing_kernel_lists_the_existing_ones():
             torch.opencl.compile_kernel("kernel void f(int a) {}", name, types=types)
 
 
+def test_a_kernel_with_the_name_of_a_function_of_opencl_c_is_refused(device):
+    if torch.opencl.get_device_properties(device).platform != "Portable Computing Language":
+        pytest.skip("other compilers refuse the name themselves, or accept it")
+    rotate = torch.opencl.compile_kernel("kernel void rotate(global float *x) { x[0] = 3; }", "rotate")
+    with pytest.raises(RuntimeError, match=r"no kernel 'rotate'.*choose another name"):
+        rotate(torch.ones(4, device=device))
+
+
 def test_the_list_of_parameters_must_agree_with_the_kernel():
     source = "kernel void f(global float *x, float a, int n) {}"
     right = {"x": "tensor", "a": "scalar", "n": "size"}
