@@ -135,6 +135,12 @@ def test_matmuls_of_int8_are_exact(kind):
     assert report["refused"] == 0
 
 
+def test_int8_by_instructions_of_the_device():
+    report = run("auto", INT8_CALLS)
+    assert report["refused"] == 0
+    assert (report["used"] > 0) == ("int8" in report["kinds"])
+
+
 FLOAT32_CALLS = """
     import json
     import torch
