@@ -136,14 +136,18 @@ struct Convolution {
   // the kernel elements that reach them. Their weights are copied side by side, as matrix instructions load runs of
   // them.
   void scatter_by_remainder(const at::Tensor& output, const at::Tensor& image, const at::Tensor& bias) const {
-    for (int64_t part = 0; part < c10::multiply_integers(stride); part++) {
+    // Larger remainders have no positions.
+    std::vector<int64_t> remainders;
+    for (size_t d = 0; d < stride.size(); d++)
+      remainders.push_back(std::min(stride[d], output.size(static_cast<int64_t>(d) + 2)));
+    for (int64_t part = 0; part < c10::multiply_integers(remainders); part++) {
       at::Tensor result = output, elements = weight;
       std::vector<int64_t> part_padding, part_dilation;
       int64_t rest = part;
       for (size_t d = 0; d < stride.size(); d++) {
         const auto dim = static_cast<int64_t>(d) + 2;
-        const int64_t remainder = rest % stride[d], step = stride[d] / std::gcd(dilation[d], stride[d]);
-        rest /= stride[d];
+        const int64_t remainder = rest % remainders[d], step = stride[d] / std::gcd(dilation[d], stride[d]);
+        rest /= remainders[d];
         // Kernel element e reads position (p + padding - e * dilation) / stride of the image, where that is whole.
         const auto offset = [&](int64_t element) { return remainder + padding[d] - element * dilation[d]; };
         int64_t first = 0;
@@ -153,7 +157,6 @@ struct Convolution {
         part_padding.push_back(offset(first) / stride[d]);
         part_dilation.push_back(step * dilation[d] / stride[d]);
       }
-      if (result.numel() == 0) continue;
       const std::vector<int64_t> ones(stride.size(), 1);
       const Convolution call{image, elements, ones, part_padding, part_dilation, true, output_padding, groups};
       if (elements.numel() > 0)

@@ -241,11 +241,12 @@ impl SubConvolution {
             },
         };
         let (memory, dtype) = (self.input.memory, self.input.dtype);
-        let matrix = im2col.matrix()?.map(|layout| MatrixOperand { memory, dtype, layout });
-        let packed = GemmOperand::Im2col(Im2colOperand { memory, dtype, im2col });
         let columns = self.out.images * self.out.positions();
-        let epilogue = Epilogue { fused, ..self.epilogue()? };
         let k = channels * self.kernel_map.kernel_size.iter().product::<i64>();
+        let matrix = im2col.matrix_for(target, dtype, rows.min(columns), k)?;
+        let matrix = matrix.map(|layout| MatrixOperand { memory, dtype, layout });
+        let packed = GemmOperand::Im2col(Im2colOperand { memory, dtype, im2col });
+        let epilogue = Epilogue { fused, ..self.epilogue()? };
         let gemm = Gemm {
             class: out.class(),
             size: GemmSize { rows, columns, k, batches: self.groups },
@@ -359,16 +360,17 @@ pub fn convolve_backward_weight(
             batch_stride: rows * gradient.channel_stride,
         },
     };
+    let size = GemmSize {
+        rows,
+        columns: channels * kernel.positions(),
+        k: gradient.images * gradient.positions(),
+        batches: groups,
+    };
     let gemm = Gemm {
         class: grad_weight.class(),
-        size: GemmSize {
-            rows,
-            columns: channels * kernel.positions(),
-            k: gradient.images * gradient.positions(),
-            batches: groups,
-        },
+        size,
         a: GemmOperand::Matrix(a),
-        b: match im2col.matrix()? {
+        b: match im2col.matrix_for(&target, image.dtype, size.rows.min(size.columns), size.k)? {
             Some(layout) => GemmOperand::Matrix(MatrixOperand { memory: image.memory, dtype: image.dtype, layout }),
             None => GemmOperand::Im2colTransposed(Im2colOperand { memory: image.memory, dtype: image.dtype, im2col }),
         },

@@ -60,7 +60,12 @@ pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
         };
         for order in [[true, true], [true, false], [false, true], [false, false]] {
             for (is_large, aligned) in sizes {
-                add(matrices(unit, dtype, is_large, aligned, order), true);
+                let form = matrices(unit, dtype, is_large, aligned, order);
+                add(form, true);
+                if order == [true; 2] {
+                    // Convolutions of one kernel element.
+                    add(form, false);
+                }
             }
         }
         // Convolutions of channels-last inputs, and of others whose results are not; gradients of weights.

@@ -2,6 +2,7 @@
 //!
 //! Everything here has three spatial dimensions, innermost first (w, h, d); missing ones have size 1.
 
+use super::gemm_tile::computes;
 use super::matrix::{advance, Axis, Matrix};
 use crate::cl::Memory;
 use crate::error::Result;
@@ -202,6 +203,16 @@ impl Im2col {
         ])?;
         let columns = Axis::line(self.channels, self.channel_stride);
         Ok(Some(Matrix { rows, columns, batch_stride: self.group_stride }))
+    }
+
+    /// As [`Self::matrix`], for the GEMM with so many rows, columns and values of k that reads it: `None` also if tiles can
+    /// load the im2col matrix, and not the strided one.
+    ///
+    /// # Errors
+    /// Never for three spatial dimensions.
+    pub fn matrix_for(&self, target: &Target, dtype: DType, side: i64, k: i64) -> Result<Option<Matrix>> {
+        let is_loaded = |matrix: &Matrix| matrix.rows.is_line() || !computes(target, dtype, side, k);
+        Ok(self.matrix()?.filter(is_loaded))
     }
 
     /// Returns true if `chunk` channels at a time are neighbours at a multiple of their size from the input's start, and

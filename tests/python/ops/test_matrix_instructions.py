@@ -244,8 +244,10 @@ CONVOLUTIONS = """
         (24, 32, (3, 2), (2, 3), 1, 1, 1),  # strides longer than the kernel leave zeros in gradients
         (32, 48, (3, 3), 1, 1, 1, 2),
         (64, 32, (1, 1), 1, 0, 1, 1),
+        (32, 48, (1, 1), 2, 0, 1, 1),
+        (24, 32, (3, 3), 3, 0, 2, 1),  # gradients as convolutions with negative padding
     )
-    for case in cases[:COUNT]:
+    for case in cases[FIRST:LAST]:
         for format in (torch.channels_last, torch.contiguous_format):
             compare(*case, format)
     print(json.dumps(torch.backends.opencl.matrix_instructions()))
@@ -254,11 +256,16 @@ CONVOLUTIONS = """
 
 @on_cpus
 @pytest.mark.parametrize(
-    ("kind", "count"),
-    [("mma", 1), *(pytest.param(kind, 5, marks=pytest.mark.slow) for kind in ("mma", "dpas16", "dot"))],
+    ("kind", "first", "last"),
+    [
+        ("mma", 0, 1),
+        ("dot", 2, 3),
+        *(pytest.param(kind, 0, 7, marks=pytest.mark.slow) for kind in ("mma", "dpas16", "dot")),
+    ],
 )
-def test_convolutions_by_matrix_instructions(kind, count):
-    report = run(f"emulated:{kind}", CONVOLUTIONS.replace("COUNT", str(count)))
+def test_convolutions_by_matrix_instructions(kind, first, last):
+    code = CONVOLUTIONS.replace("FIRST", str(first)).replace("LAST", str(last))
+    report = run(f"emulated:{kind}", code)
     # Images as either operand, and gradients of weights.
     assert report["used"] >= 3
     assert report["refused"] == 0
