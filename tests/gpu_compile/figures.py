@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Time limit in seconds for a compiler: some take very long for loops that they unroll.
-PATIENCE = 240
+PATIENCE = 600
 
 
 class CompileError(Exception):
