@@ -62,16 +62,14 @@ pub fn build_kernels(device: i32, source: &str, names: Vec<String>) -> Result<Ve
 /// # Errors
 /// [`Error::Build`] with the compiler's log.
 pub fn build_user_kernel(device: i32, source: &str, name: &str) -> Result<i64> {
-    let named = |error| {
-        match error {
-            Error::Build { device, log, .. } => Error::Build { program: name.to_owned(), device, log },
-            // The compiler has taken the kernel for another overload of its own function.
-            Error::OpenCl { code: INVALID_KERNEL_NAME, .. } => Error::Invalid(format!(
-                "OpenCL: the compiled program has no kernel '{name}'. A kernel cannot have the name of a function of \
+    let named = |error| match error {
+        Error::Build { device, log, .. } => Error::Build { program: name.to_owned(), device, log },
+        // The compiler has taken the kernel for another overload of its own function.
+        Error::OpenCl { code: INVALID_KERNEL_NAME, .. } => Error::Invalid(format!(
+            "OpenCL: the compiled program has no kernel '{name}'. A kernel cannot have the name of a function of \
              OpenCL C, such as rotate: choose another name."
-            )),
-            other => other,
-        }
+        )),
+        other => other,
     };
     let kernels = build(device, Family::User, source, &[name.to_owned()]).map_err(named)?;
     kernels.first().copied().ok_or_else(|| Error::Invalid(format!("OpenCL: {name} was not built")))

@@ -205,8 +205,9 @@ impl Im2col {
         Ok(Some(Matrix { rows, columns, batch_stride: self.group_stride }))
     }
 
-    /// As [`Self::matrix`], for the GEMM with so many rows, columns and values of k that reads it: `None` also if tiles can
-    /// load the im2col matrix, and not the strided one.
+    /// The strided matrix of [`Self::matrix`], if a GEMM should read it. Tiles load it only if its rows have one stride;
+    /// otherwise they load the im2col matrix, and the result is `None`. `side` is the smaller of the GEMM's rows and
+    /// columns.
     ///
     /// # Errors
     /// Never for three spatial dimensions.

@@ -74,7 +74,7 @@ impl Block {
     /// Returns true if a device can run such groups with sums in registers, and each item copies whole chunks.
     pub(super) fn fits(&self, unit: TileUnit, target: &Target) -> bool {
         let (info, items) = (&target.device.info, self.items(unit));
-        (self.rows <= unit.most_rows())
+        self.rows <= unit.most_rows()
             && items <= info.max_work_group as i64
             && self.local_bytes(unit) <= info.local_mem as i64
             && (self.rows * self.k / CHUNK) % items == 0
