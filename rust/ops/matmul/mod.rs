@@ -7,7 +7,6 @@ pub mod gemm;
 pub mod gemm_local;
 pub mod gemm_tile;
 pub mod im2col;
-mod integer;
 pub mod matrix;
 pub mod operands;
 pub mod plan;
@@ -21,7 +20,7 @@ use self::matrix::{Axis, Matrix, MatrixOperand};
 use self::operands::{Gemm, GemmOperand};
 use self::plan::{GemmSize, Tile, MATRICES};
 use crate::error::{Error, Result};
-use crate::kernels::{entry, DType, Family};
+use crate::kernels::{entry, Class, DType, Family};
 use crate::ops::core::forms::{Form, FLOAT_DTYPES};
 use crate::ops::core::space::div_ceil;
 use crate::ops::tuning::Tuning;
@@ -36,6 +35,7 @@ mod ffi {
 
     extern "Rust" {
         fn dot(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()>;
+        fn int8_product(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<bool>;
     }
 }
 
@@ -95,16 +95,18 @@ pub fn matmul(
     compute(&target, [out, a, b, bias], epilogue)
 }
 
+/// A tensor as a matrix, or a batch of them.
+fn operand(target: &Target, tensor: &Tensor<'_>) -> Result<MatrixOperand> {
+    Ok(MatrixOperand { memory: target.tensor(tensor)?, dtype: tensor.dtype, layout: Matrix::of(tensor) })
+}
+
 /// A matmul of `[out, a, b, bias]` with an epilogue of `out` and `bias`.
 fn compute<'a>(
     target: &Target,
     [out, a, b, bias]: [&Tensor<'_>; 4],
     epilogue: impl FnOnce(MatrixOperand, Option<MatrixOperand>) -> Epilogue<'a>,
 ) -> Result<()> {
-    let operand = |tensor: &Tensor<'_>| -> Result<MatrixOperand> {
-        Ok(MatrixOperand { memory: target.tensor(tensor)?, dtype: tensor.dtype, layout: Matrix::of(tensor) })
-    };
-    let (first, second, result) = (operand(a)?, operand(b)?, operand(out)?);
+    let (first, second, result) = (operand(target, a)?, operand(target, b)?, operand(target, out)?);
     let (rows, columns, k) = (result.layout.rows.size(), result.layout.columns.size(), first.layout.columns.size());
     if first.layout.rows.size() != rows || second.layout.columns.size() != columns || second.layout.rows.size() != k {
         return Err(Error::Invalid(format!(
@@ -114,7 +116,7 @@ fn compute<'a>(
             out.describe()
         )));
     }
-    let bias = if bias.is_present() { Some(operand(bias)?) } else { None };
+    let bias = if bias.is_present() { Some(operand(target, bias)?) } else { None };
     let gemm = Gemm {
         class: out.class(),
         size: GemmSize { rows, columns, k, batches: if out.ndim() < 3 { 1 } else { out.size(out.ndim() - 3) } },
@@ -128,6 +130,30 @@ fn compute<'a>(
         Some(thin) => thin.run(target),
         None => multiply(target, &gemm),
     }
+}
+
+/// `out = a @ b` for int8 matrices and a contiguous int32 result, with exact sums modulo 2^32. Returns false, and computes
+/// nothing, if the device has no instructions for operands of this size and layout.
+///
+/// # Errors
+/// Errors reported by the allocator or the driver.
+fn int8_product(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<bool> {
+    let target = Target::of(out.address)?;
+    let Tuning::Gpu(tuning) = Tuning::of(target.device) else { return Ok(false) };
+    let gemm = Gemm {
+        class: Class::Float,
+        size: GemmSize { rows: out.size(0), columns: out.size(1), k: a.size(1), batches: 1 },
+        a: GemmOperand::Matrix(operand(&target, a)?),
+        b: GemmOperand::Matrix(operand(&target, b)?),
+        may_round: false,
+        epilogue: Epilogue::plain(operand(&target, out)?, None),
+    };
+    let Some(plan) = gemm_tile::plan(&target, &gemm, &tuning)? else { return Ok(false) };
+    if plan.has_splits() {
+        target.fill(out.address, 0, out.numel() as usize * out.dtype.size())?;
+    }
+    plan.run(&target, &gemm, &tuning)?;
+    Ok(true)
 }
 
 /// The dot product of two vectors, into a tensor of one element.
