@@ -69,9 +69,10 @@ pub fn check_progress() -> Result<()> {
     from_environment().map(drop)
 }
 
-/// Shows the line, or hides it for a caller that shows progress differently.
+/// Shows the line, or hides it for a caller that shows progress differently. A line that is shown again counts from
+/// that moment: the caller has shown what was compiled before.
 pub fn show(on: bool) {
-    state().is_hidden = !on;
+    state().show(on);
 }
 
 /// A compilation for which a caller waits, or will wait.
@@ -146,6 +147,14 @@ fn watch() {
 }
 
 impl State {
+    fn show(&mut self, on: bool) {
+        if on && self.is_hidden {
+            (self.programs, self.spent) = (0, Duration::ZERO);
+            self.since = self.since.map(|_| Instant::now());
+        }
+        self.is_hidden = !on;
+    }
+
     fn elapsed(&self) -> Duration {
         self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -196,6 +205,25 @@ mod tests {
         let text = summary(14, Duration::from_millis(42_600));
         assert_eq!(text, "compiled 14 programs of OpenCL kernels in 43 s");
         assert!(summary(1, Duration::ZERO).starts_with("compiled 1 program of"));
+    }
+
+    #[test]
+    fn a_line_shown_again_does_not_count_what_was_hidden() {
+        let five_seconds_ago = Instant::now().checked_sub(Duration::from_secs(5));
+        let mut state = State {
+            is_hidden: true,
+            is_watched: true,
+            active: 1,
+            since: five_seconds_ago,
+            spent: Duration::from_secs(5),
+            programs: 3,
+            shown: String::new(),
+        };
+        state.show(true);
+        assert!(state.compiling() < PATIENCE && state.programs == 0);
+        state.since = five_seconds_ago;
+        state.show(true);
+        assert!(state.compiling() > PATIENCE);
     }
 
     #[test]
