@@ -31,26 +31,26 @@ def is_empty(sample: SampleInput) -> bool:
 
 
 def quantized() -> Iterator[Call]:
-    """Yield matmuls with a weight in each format, and its unpacking."""
+    """Yield matmuls with a small and a large weight in each format, and its unpacking."""
     from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
     from torch_opencl.quantized import GGUF_FORMATS, QuantizedWeight
 
-    def call(device: torch.device, name: str, rows: int) -> None:
+    def call(device: torch.device, name: str, rows: int, size: int) -> None:
         zeros = lambda dtype, *shape: torch.zeros(shape, dtype=dtype, device=device)  # noqa: E731
         if name in GGUF_FORMATS:
-            columns, size = GGML_QUANT_SIZES[GGMLQuantizationType[name.upper()]]
-            weight = QuantizedWeight(zeros(torch.uint8, 64, 256 // columns * size), name, (64, 256))
+            columns, block = GGML_QUANT_SIZES[GGMLQuantizationType[name.upper()]]
+            weight = QuantizedWeight(zeros(torch.uint8, size, 256 // columns * block), name, (size, 256))
         elif name == "table4":
-            codes, scales = zeros(torch.uint8, 64, 128), zeros(torch.float32, 256)
-            weight = QuantizedWeight(codes, name, (64, 256), scales, None, zeros(torch.float32, 16), 64)
+            codes, scales = zeros(torch.uint8, size, 128), zeros(torch.float32, 4 * size)
+            weight = QuantizedWeight(codes, name, (size, 256), scales, None, zeros(torch.float32, 16), 64)
         else:
-            codes = zeros(torch.int8, 64, 128 if name == "affine4" else 256)
-            weight = QuantizedWeight(codes, name, (64, 256), zeros(torch.float16, 64, 4), group_size=64)
+            codes = zeros(torch.int8, size, 128 if name == "affine4" else 256)
+            weight = QuantizedWeight(codes, name, (size, 256), zeros(torch.float16, size, 4), group_size=64)
         weight.linear(zeros(torch.float16, rows, 256))
         weight.dequantize(torch.float16)
 
-    for name, rows in product((*GGUF_FORMATS, "table4", "affine4", "affine8"), (1, 4)):
-        yield lambda device, name=name, rows=rows: call(device, name, rows)
+    for words in product((*GGUF_FORMATS, "table4", "affine4", "affine8"), (1, 4), (64, 4096)):
+        yield lambda device, words=words: call(device, *words)
 
 
 def operators(few: bool = False) -> Iterator[Call]:

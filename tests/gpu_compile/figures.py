@@ -30,6 +30,7 @@ class Figures:
         vector_loads: loads of 8 and 16 bytes from global memory in its code.
         loads: all loads from global memory.
         matrix_share: share of matrix instructions in the loop that has them; 0 without such a loop.
+        loop: instructions of one pass of the inner loop that multiplies, for kernels of quantised weights.
         lanes: work-items that a thread of the hardware runs at once, if the compiler chooses.
     """
 
@@ -41,6 +42,7 @@ class Figures:
     vector_loads: int
     loads: int
     matrix_share: float = 0.0
+    loop: int = 0
     lanes: int | None = None
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpu_compile import quantized
 from gpu_compile.build import Result
 from gpu_compile.figures import Figures
 from gpu_compile.occupancy import of_launch
@@ -23,6 +24,8 @@ LEAST_MATRIX_SHARE = 0.38
 # Operands of float32 are rounded to TensorFloat-32 by further instructions.
 LEAST_ROUNDED_SHARE = 0.2
 FLOAT32 = "SPEC_DTYPE0=6"
+# Of the inner loop of a matrix-vector product with quantised weights.
+MOST_INSTRUCTIONS_A_WEIGHT = 10
 LARGE_BLOCKS_OF_MATRICES = frozenset({"BLOCK_ROWS=128", "A_KIND=0", "B_KIND=0"})
 
 
@@ -117,6 +120,8 @@ def failures(results: Iterable[Result], hot: dict[str, dict[str, int]]) -> list[
                 found.append(f"{result.target}: {kernel} of {result.program.name}: {figures.matrix_share:.0%} of the "
                              f"loop's instructions are matrix instructions; the limit is {least:.0%}")  # fmt: skip
     for use in uses(results):
+        if quantized.instructions_a_weight(use) > MOST_INSTRUCTIONS_A_WEIGHT:
+            found.append(f"{use.target}: {use.program}: more than {MOST_INSTRUCTIONS_A_WEIGHT} instructions a weight")
         broken = [what for listed in hot if _is_listed(use, listed) for what in _broken(use, hot[listed])]
         found += [f"{use.target}: {use.kernel} of {use.program} {what}" for what in dict.fromkeys(broken)]
     return found

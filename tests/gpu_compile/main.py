@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import replace
 
-from gpu_compile import build, limits, record, report, sample, tools
+from gpu_compile import build, limits, quantized, record, report, sample, tools
 from gpu_compile.intel import Intel
 from gpu_compile.sources import UnknownProgram
 from gpu_compile.targets import DEFAULT_TARGETS, TARGETS
@@ -83,6 +83,8 @@ def tell(results: list[build.Result], asked: argparse.Namespace, version: str, i
         print(report.text(table[: asked.rows]))
         if len(table) > asked.rows:
             print(f"... and {len(table) - asked.rows} better ones; all of them are in {RESULTS}")
+    if quantized.FAMILY in asked.words:
+        print("\n".join(quantized.lines(found)))
     broken = limits.failures(results, hot)
     if is_all:
         broken += limits.gaps(results, hot)

@@ -37,7 +37,8 @@ MULTIPROCESSORS = {
 }
 # Waves per SIMD unit, of which the compiler reports how many can be resident; threads per execution unit for Intel.
 SIMD_WAVES = {
-    **{"gfx900": 10, "gfx906": 10, "gfx90a": 8, "gfx942": 8, "gfx1030": 16, "gfx1100": 16, "gfx1201": 16},
+    **{"gfx803": 10, "gfx900": 10, "gfx906": 10, "gfx90a": 8, "gfx942": 8},
+    **{"gfx1030": 16, "gfx1100": 16, "gfx1201": 16},
     **{"skl": 7, "tgllp": 7, "acm-g10": 8, "pvc": 8},
 }
 

@@ -4,9 +4,10 @@ import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from gpu_compile import quantized
 from gpu_compile.figures import CompileError, Figures, run
 from gpu_compile.intel import Intel
-from gpu_compile.loops import matrix_share
+from gpu_compile.loops import matrix_share, multiplying_loop
 from gpu_compile.programs import Program
 from gpu_compile.tools import AMD_LIBRARY, NVIDIA_LIBRARY, Tools
 
@@ -59,9 +60,10 @@ class Nvidia:
             said = run([tools.ptxas, f"-arch={self.name}", "-v", path, "-o", cubin])
             parts = ptxas_parts(said)
             found = {kernel: nvidia_figures(text, _ptx_of(kernel, code)) for kernel, text in parts.items()}
-            if "mma.sync" in code:
+            if len(found) == 1 and ("mma.sync" in code or program.family == quantized.FAMILY):
                 (figures,) = found.values()
-                figures.matrix_share = matrix_share(run([tools.nvdisasm, "-c", cubin]))
+                instructions = run([tools.nvdisasm, "-c", cubin])
+                figures.matrix_share, figures.loop = matrix_share(instructions), multiplying_loop(instructions)
         return found
 
 
@@ -168,6 +170,7 @@ def amdgcn_figures(code: str) -> dict[str, Figures]:
             waves=int(number["Occupancy"]),
             vector_loads=sum("x2" in load or "x3" in load or "x4" in load for load in loads),
             loads=len(loads),
+            loop=multiplying_loop(part),
         )
     return figures
 
@@ -205,7 +208,7 @@ TARGETS: dict[str, Nvidia | Amd | Intel | Declared] = {
     target.name: target
     for target in (
         *(Nvidia(name) for name in ("sm_90", "sm_80", "sm_75")),
-        *(Amd(name) for name in ("gfx1030", "gfx900", "gfx906", "gfx1100", "gfx1201", "gfx90a", "gfx942")),
+        *(Amd(name) for name in ("gfx1030", "gfx803", "gfx900", "gfx906", "gfx1100", "gfx1201", "gfx90a", "gfx942")),
         *(Intel(name, has_double=name in ("skl", "pvc")) for name in ("skl", "tgllp", "acm-g10", "pvc")),
         Declared("dpas"),
     )

@@ -109,6 +109,9 @@ pub(super) fn check(weight: &QuantizedWeight<'_>) -> Result<Checked> {
     if format.scales == Scales::InBlocks {
         let has_none = !is_present(&weight.scales) && !has_zeros;
         ensure(has_none, || format!("format '{name}' has its scales in the weight"))?;
+        ensure(weight.codes.address.is_multiple_of(2), || {
+            format!("the weight of format '{name}' starts at an odd byte of memory: clone() it")
+        })?;
         return Ok(checked);
     }
     ensure(is_present(&weight.scales), || format!("format '{name}' needs scales"))?;

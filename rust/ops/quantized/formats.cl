@@ -51,9 +51,9 @@ SHARED(QuantizedLayout, 48);
 
 // 32 columns of a row. Of AFFINE4 and TABLE4, `first` has the even ones and `second` the odd ones; otherwise each has
 // 16 neighbours.
-// Codes that are still to be multiplied by their scale, and added to their offset if HAS_OFFSETS.
+// A weight is (code - BIAS) * scale + offset; without HAS_OFFSETS the offset is 0.
 typedef struct {
-  TV first, second;
+  TV first, second;  // codes, or values of a table
   T scale[2], offset[2];
 } Chunk;
 
@@ -63,26 +63,46 @@ typedef struct {
 #if ZEROS != ZEROS_ABSENT || FORMAT == Q4_1 || FORMAT == Q5_1 || FORMAT == Q2_K || FORMAT == Q4_K || FORMAT == Q5_K
 #define HAS_OFFSETS
 #endif
-
-// 16 bytes at an address that is a multiple of BYTES_ALIGNED: blocks of ggml have even sizes.
-#if FORMAT < TABLE4
-#define BYTES_ALIGNED 2
-#elif !defined(BYTES_ALIGNED)
-#define BYTES_ALIGNED 1
+#if FORMAT == Q4_0
+#define BIAS 8
+#elif FORMAT == Q5_0
+#define BIAS 16
+#elif FORMAT == Q3_K
+#define BIAS 4
+#elif FORMAT == Q6_K
+#define BIAS 32
+#elif FORMAT == AFFINE4 || FORMAT == TILES4
+#define BIAS layout->bias
 #endif
-typedef struct __attribute__((packed, aligned(BYTES_ALIGNED))) {
-  uchar16 values;
-} Bytes16;
-INLINE uchar16 bytes_at(__global const uchar *p) { return ((__global const Bytes16 *)p)->values; }
+
+INLINE uint uint_at(__global const uchar *p) {
+  return (uint)((__global const ushort *)p)[0] | (uint)((__global const ushort *)p)[1] << 16;
+}
+// 16 bytes of codes, in whole loads of the alignment that the blocks keep: the weight's address is a multiple of
+// BYTES_ALIGNED.
+INLINE uint4 codes_at(__global const uchar *p) {
+#if BYTES_ALIGNED == 16 && (FORMAT >= TABLE4 || FORMAT == Q4_K || FORMAT == Q5_K)
+  return *(__global const uint4 *)p;
+#elif BYTES_ALIGNED == 16 && (FORMAT == Q4_1 || FORMAT == Q5_1 || FORMAT == Q2_K)
+  return vload4(0, (__global const uint *)p);
+#elif BYTES_ALIGNED > 1
+  // Of a vector of ushort, clang 19 makes an aligned load of 16 bytes for NVIDIA's GPUs.
+  return (uint4)(uint_at(p), uint_at(p + 4), uint_at(p + 8), uint_at(p + 12));
+#else
+  return as_uint4(vload16(0, p));
+#endif
+}
 INLINE T half_at(__global const uchar *p) { return (T)vload_half(0, (__global const half *)p); }
-#define TO_VALUES(codes) convert_float16(codes)
-// Bits n and following of each byte. Vectors of bytes have no shifts in hardware; what crosses a byte is masked away.
-#define BITS(bytes, n, mask) (as_uchar16(as_uint4(bytes) >> (uint4)(uint)(n)) & (uchar16)(mask))
-#define LOWER(bytes) ((bytes) & (uchar16)15)
-#define UPPER(bytes) BITS(bytes, 4, 15)
-// Bit n of each byte, as a bit at another index.
-#define BIT_AT(bytes, n, bit) as_uchar16(as_uint4(BITS(bytes, n, 1)) << (uint4)(bit))
-#define TWO_BITS_AT(bytes, n, bit) as_uchar16(as_uint4(BITS(bytes, n, 3)) << (uint4)(bit))
+#define TO_VALUES(codes) convert_float16(as_uchar16(codes))
+#define TO_SIGNED_VALUES(codes) convert_float16(as_char16(codes))
+// A mask for each of the 4 bytes of a word. Bytes are shifted and masked as words: vectors of bytes cost GPUs an
+// instruction for each byte.
+#define IN_BYTES(mask) ((uint4)((mask) * 0x01010101u))
+// Bits `n` and following of each byte, as bits `to` and following.
+#define BITS(codes, n, mask) ((codes) >> (uint4)(uint)(n) & IN_BYTES(mask))
+#define BITS_TO(codes, n, mask, to) (BITS(codes, n, mask) << (uint4)(to))
+#define LOWER(codes) ((codes) & IN_BYTES(15))
+#define UPPER(codes) BITS(codes, 4, 15)
 
 INLINE void set_scale(Chunk *chunk, T scale, T offset) {
   chunk->scale[0] = chunk->scale[1] = scale;
@@ -113,12 +133,12 @@ typedef __local const float *Table;
   for (int i = get_local_id(0); i < TABLE_VALUES; i += get_local_size(0)) name[i] = TABLE_SOURCE(table)[i]; \
   barrier(CLK_LOCAL_MEM_FENCE)
 #endif
-INLINE TV look_up(uchar16 codes, Table values) {
+INLINE TV look_up(uint4 codes, Table values) {
 #ifdef LOOK_UP_VECTOR
-  return LOOK_UP_VECTOR(values, codes);
+  return LOOK_UP_VECTOR(values, as_uchar16(codes));
 #else
   union {
-    uchar16 vector;
+    uint4 vector;
     uchar lanes[16];
   } from;
   Lanes to;
@@ -159,12 +179,15 @@ typedef int Table;
 #endif
 
 // 16 bits, each as a byte with 16 or 0.
-INLINE uchar16 spread_bits(uint bits) {
+INLINE uint4 spread_bits(uint bits) {
+#ifdef IS_CPU
   const ushort16 masks = (ushort16)(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768);
-  return convert_uchar16(((ushort16)(ushort)bits & masks) != (ushort16)0) & (uchar16)16;
-}
-INLINE uint uint_at(__global const uchar *p) {
-  return (uint)((__global const ushort *)p)[0] | (uint)((__global const ushort *)p)[1] << 16;
+  return as_uint4(convert_uchar16(((ushort16)(ushort)bits & masks) != (ushort16)0)) & IN_BYTES(16);
+#else
+  // 4 bits are copied to all bytes of a word, one bit further in each.
+  const uint4 four = (uint4)(bits << 4, bits, bits >> 4, bits >> 8) & (uint4)0xf0;
+  return (four | four << (uint4)7 | four << (uint4)14 | four << (uint4)21) & IN_BYTES(16);
+#endif
 }
 
 #if FORMAT == Q4_K || FORMAT == Q5_K
@@ -193,10 +216,10 @@ INLINE T q3_scale(__global const uchar *packed, int i) {
 #if FORMAT == TILES4
 // The 4 words that hold a chunk of a row. PAIRS chunks alternate. Word t has the columns 2t, 2t + 8, 2t + 16, 2t + 24 in
 // its lower half, from the lowest bits on, and their right neighbours in its upper half.
-INLINE uchar16 tile_bytes(__global const uchar *weight, const QuantizedLayout *layout, long row, long at) {
+INLINE uint4 tile_codes(__global const uchar *weight, const QuantizedLayout *layout, long row, long at) {
   const long first = (row >> 3) * layout->row_bytes * 2 + ((at / PAIRS * 32 + (row & 7) * 4) * PAIRS + at % PAIRS);
   __global const uint *words = (__global const uint *)weight + first;
-  return as_uchar16((uint4)(words[0], words[PAIRS], words[2 * PAIRS], words[3 * PAIRS]));
+  return (uint4)(words[0], words[PAIRS], words[2 * PAIRS], words[3 * PAIRS]);
 }
 #endif
 
@@ -207,24 +230,22 @@ INLINE void load_chunk(Chunk *chunk, __global const uchar *weight, __global cons
   __global const uchar *codes = weight + row * layout->row_bytes;
 #if FORMAT >= TABLE4
 #if FORMAT == TILES4
-  const uchar16 bytes = tile_bytes(weight, layout, row, at);
-  const uchar16 lower = LOWER(bytes), upper = UPPER(bytes);
-  const char16 bias = (char16)(char)layout->bias;
-  chunk->first = TO_VALUES(as_char16((uchar16)(lower.even, upper.even)) - bias);
-  chunk->second = TO_VALUES(as_char16((uchar16)(lower.odd, upper.odd)) - bias);
+  const uint4 packed = tile_codes(weight, layout, row, at);
+  const uchar16 lower = as_uchar16(LOWER(packed)), upper = as_uchar16(UPPER(packed));
+  chunk->first = TO_VALUES((uchar16)(lower.even, upper.even));
+  chunk->second = TO_VALUES((uchar16)(lower.odd, upper.odd));
 #elif FORMAT == AFFINE8
   codes += at * CHUNK;
-  chunk->first = TO_VALUES(as_char16(bytes_at(codes)));
-  chunk->second = TO_VALUES(as_char16(bytes_at(codes + 16)));
+  chunk->first = TO_SIGNED_VALUES(codes_at(codes));
+  chunk->second = TO_SIGNED_VALUES(codes_at(codes + 16));
 #else
-  const uchar16 bytes = bytes_at(codes + at * (CHUNK / 2));
+  const uint4 packed = codes_at(codes + at * (CHUNK / 2));
 #if FORMAT == AFFINE4
-  const char16 bias = (char16)(char)layout->bias;
-  chunk->first = TO_VALUES(as_char16(LOWER(bytes)) - bias);
-  chunk->second = TO_VALUES(as_char16(UPPER(bytes)) - bias);
+  chunk->first = TO_VALUES(LOWER(packed));
+  chunk->second = TO_VALUES(UPPER(packed));
 #else
-  chunk->first = look_up(UPPER(bytes), values);
-  chunk->second = look_up(LOWER(bytes), values);
+  chunk->first = look_up(UPPER(packed), values);
+  chunk->second = look_up(LOWER(packed), values);
 #endif
 #endif
 #if FORMAT == TABLE4
@@ -250,30 +271,28 @@ INLINE void load_chunk(Chunk *chunk, __global const uchar *weight, __global cons
   __global const uchar *block = codes + at * BLOCK_BYTES;
   const T d = half_at(block);
 #if FORMAT == Q8_0
-  chunk->first = TO_VALUES(as_char16(bytes_at(block + 2)));
-  chunk->second = TO_VALUES(as_char16(bytes_at(block + 18)));
+  chunk->first = TO_SIGNED_VALUES(codes_at(block + 2));
+  chunk->second = TO_SIGNED_VALUES(codes_at(block + 18));
   set_scale(chunk, d, 0);
 #else
-  const uchar16 bytes = bytes_at(block + BLOCK_BYTES - 16);
-  uchar16 lower = LOWER(bytes), upper = UPPER(bytes);
+  const uint4 packed = codes_at(block + BLOCK_BYTES - 16);
+  uint4 lower = LOWER(packed), upper = UPPER(packed);
 #if FORMAT == Q5_0 || FORMAT == Q5_1
   const uint bits = uint_at(block + BLOCK_BYTES - 20);
-  lower |= spread_bits(bits & 0xffff);
+  lower |= spread_bits(bits);
   upper |= spread_bits(bits >> 16);
 #endif
 #if FORMAT == IQ4_NL
   chunk->first = look_up(lower, values);
   chunk->second = look_up(upper, values);
-  set_scale(chunk, d, 0);
-#elif FORMAT == Q4_0 || FORMAT == Q5_0
-  const char16 middle = (char16)(FORMAT == Q4_0 ? 8 : 16);
-  chunk->first = TO_VALUES(as_char16(lower) - middle);
-  chunk->second = TO_VALUES(as_char16(upper) - middle);
-  set_scale(chunk, d, 0);
 #else
   chunk->first = TO_VALUES(lower);
   chunk->second = TO_VALUES(upper);
+#endif
+#if FORMAT == Q4_1 || FORMAT == Q5_1
   set_scale(chunk, d, half_at(block + 2));
+#else
+  set_scale(chunk, d, 0);
 #endif
 #endif
 #else
@@ -282,10 +301,10 @@ INLINE void load_chunk(Chunk *chunk, __global const uchar *weight, __global cons
 #if FORMAT == Q4_K || FORMAT == Q5_K
   __global const uchar *from = block + BLOCK_BYTES - 128 + (c >> 1) * 32;
   const int nibble = 4 * (c & 1);
-  uchar16 first = BITS(bytes_at(from), nibble, 15), second = BITS(bytes_at(from + 16), nibble, 15);
+  uint4 first = BITS(codes_at(from), nibble, 15), second = BITS(codes_at(from + 16), nibble, 15);
 #if FORMAT == Q5_K
-  first |= BIT_AT(bytes_at(block + 16), c, 4);
-  second |= BIT_AT(bytes_at(block + 32), c, 4);
+  first |= BITS_TO(codes_at(block + 16), c, 1, 4);
+  second |= BITS_TO(codes_at(block + 32), c, 1, 4);
 #endif
   chunk->first = TO_VALUES(first);
   chunk->second = TO_VALUES(second);
@@ -293,21 +312,19 @@ INLINE void load_chunk(Chunk *chunk, __global const uchar *weight, __global cons
 #elif FORMAT == Q6_K
   __global const uchar *low = block + 64 * part + 32 * (c & 1), *high = block + 128 + 32 * part;
   const int nibble = 4 * (c >> 1 & 1);
-  const uchar16 first = BITS(bytes_at(low), nibble, 15) | TWO_BITS_AT(bytes_at(high), shift, 4);
-  const uchar16 second = BITS(bytes_at(low + 16), nibble, 15) | TWO_BITS_AT(bytes_at(high + 16), shift, 4);
-  chunk->first = TO_VALUES(as_char16(first) - (char16)32);
-  chunk->second = TO_VALUES(as_char16(second) - (char16)32);
+  chunk->first = TO_VALUES(BITS(codes_at(low), nibble, 15) | BITS_TO(codes_at(high), shift, 3, 4));
+  chunk->second = TO_VALUES(BITS(codes_at(low + 16), nibble, 15) | BITS_TO(codes_at(high + 16), shift, 3, 4));
   const T d = half_at(block + 208);
   __global const char *own = (__global const char *)block + 192 + 2 * c;
   chunk->scale[0] = d * (T)own[0];
   chunk->scale[1] = d * (T)own[1];
 #else
   __global const uchar *from = block + (FORMAT == Q3_K ? 32 : 16) + 32 * part;
-  const uchar16 first = BITS(bytes_at(from), shift, 3), second = BITS(bytes_at(from + 16), shift, 3);
+  const uint4 first = BITS(codes_at(from), shift, 3), second = BITS(codes_at(from + 16), shift, 3);
 #if FORMAT == Q3_K
   // A clear bit of the mask stands for 4 less.
-  chunk->first = TO_VALUES(as_char16(first | BIT_AT(bytes_at(block), c, 2)) - (char16)4);
-  chunk->second = TO_VALUES(as_char16(second | BIT_AT(bytes_at(block + 16), c, 2)) - (char16)4);
+  chunk->first = TO_VALUES(first | BITS_TO(codes_at(block), c, 1, 2));
+  chunk->second = TO_VALUES(second | BITS_TO(codes_at(block + 16), c, 1, 2));
   const T d = half_at(block + 108);
   chunk->scale[0] = d * q3_scale(block + 96, 2 * c);
   chunk->scale[1] = d * q3_scale(block + 96, 2 * c + 1);
@@ -325,11 +342,12 @@ INLINE void load_chunk(Chunk *chunk, __global const uchar *weight, __global cons
 #endif
 }
 
-// The weights of chunk `at` of a row.
-INLINE void decode_chunk(Chunk *chunk, __global const uchar *weight, __global const uchar *scales,
-                         __global const uchar *zeros, __global const uchar *table, const QuantizedLayout *layout,
-                         long row, long at, Table values) {
-  load_chunk(chunk, weight, scales, zeros, table, layout, row, at, values);
+// Codes become weights.
+INLINE void scale_chunk(Chunk *chunk, const QuantizedLayout *layout) {
+#ifdef BIAS
+  chunk->first -= (TV)(T)BIAS;
+  chunk->second -= (TV)(T)BIAS;
+#endif
   chunk->first *= (TV)chunk->scale[0];
   chunk->second *= (TV)chunk->scale[1];
 #ifdef HAS_OFFSETS

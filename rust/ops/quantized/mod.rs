@@ -5,7 +5,7 @@ mod format;
 use self::format::{check, Checked};
 use crate::error::Result;
 use crate::kernels::structs::formats::QuantizedLayout;
-use crate::kernels::{entry, Class, DType, Family, Spec};
+use crate::kernels::{entry, Class, Family, Spec};
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
 use crate::ops::{Target, Tensor};
@@ -55,12 +55,14 @@ pub use ffi::QuantizedWeight;
 /// On CPUs unpacking takes longer than reading.
 const FEW_ROWS: i64 = 16;
 const FEW_ROWS_OF_CPU: i64 = 4;
-/// Items that share a row of the weight on GPUs: they read 512 bytes side by side.
-const GPU_GROUP: usize = 32;
+/// Items that share a row of the weight on GPUs: a wavefront of older AMD GPUs, two of others.
+const GPU_GROUP: usize = 64;
 /// Groups per compute unit of a CPU, where each group takes several tiles.
 const CPU_GROUPS: usize = 16;
 /// Columns that are unpacked together.
 const CHUNK: i64 = 32;
+/// Elements of a vector.
+const LANES: usize = 16;
 
 /// A weight that fits its format.
 struct Packed<'a> {
@@ -73,17 +75,21 @@ impl<'a> Packed<'a> {
         Ok(Self { weight, format: check(weight)? })
     }
 
-    fn spec(&self, elements: i64, dtype: DType, group: usize) -> Spec {
+    /// A program that loads or stores `dense` in vectors.
+    fn spec(&self, elements: i64, dense: &Tensor<'_>, group: usize) -> Spec {
         let (weight, format) = (self.weight, self.format);
+        let is_aligned = group > 1 && dense.address.is_multiple_of(LANES * dense.dtype.size());
+        let constants =
+            [("SPEC_DTYPE0", dense.dtype.code())].into_iter().chain(is_aligned.then_some(("SPEC_ALIGNED", 1)));
         // Codes are read 16 bytes at a time.
-        let aligned = if weight.codes.address.is_multiple_of(16) { 16 } else { 1 };
-        let spec = tier(elements, &[("SPEC_DTYPE0", dtype.code())])
+        let aligned = [16, 2, 1].into_iter().find(|&bytes| weight.codes.address.is_multiple_of(bytes)).unwrap_or(1);
+        let spec = tier(elements, constants)
             .define("FORMAT", format.format)
             .define("ZEROS", format.zeros)
             .define("SCALE_DTYPE", i64::from(weight.scales.dtype.code()))
             .define("ZERO_DTYPE", i64::from(weight.zeros.dtype.code()))
-            .define("BYTES_ALIGNED", aligned)
-            .define("VEC", 16)
+            .define("BYTES_ALIGNED", aligned as i64)
+            .define("VEC", LANES as i64)
             .define("LSIZE", group as i64);
         let spec = if format.pairs > 0 { spec.define("PAIRS", format.pairs) } else { spec };
         if format.is_nested {
@@ -145,7 +151,7 @@ pub fn quantized_few_rows(out: &Tensor<'_>, x: &Tensor<'_>, weight: &QuantizedWe
     let tiles = div_ceil(weight.rows, tile) as usize;
     let (group, groups) =
         if target.is_cpu() { (1, (target.compute_units() * CPU_GROUPS).min(tiles)) } else { (GPU_GROUP, tiles) };
-    let spec = packed.spec(weight.rows * weight.k, x.dtype, group).define("TILE", tile).define("ROWS", shared);
+    let spec = packed.spec(weight.rows * weight.k, x, group).define("TILE", tile).define("ROWS", shared);
     let program = target.program(Family::Quantized, Class::Float, &spec)?;
     let args = entry::QuantizedFewRows {
         x: target.tensor(x)?,
@@ -172,7 +178,7 @@ pub fn quantized_unpack(out: &Tensor<'_>, weight: &QuantizedWeight<'_>) -> Resul
     let group = if target.is_cpu() { 1 } else { GPU_GROUP };
     let groups =
         if target.is_cpu() { (target.compute_units() * CPU_GROUPS).min(chunks) } else { chunks.div_ceil(group) };
-    let spec = packed.spec(out.numel(), out.dtype, group).define("TILE", 1).define("ROWS", 1);
+    let spec = packed.spec(out.numel(), out, group).define("TILE", 1).define("ROWS", 1);
     let program = target.program(Family::Quantized, Class::Float, &spec)?;
     let args =
         entry::QuantizedUnpack { quantized: packed.arguments(&target)?, dtype0: out.dtype, out: target.tensor(out)? };

@@ -13,7 +13,7 @@ sys.path.insert(0, str(TESTS))
 from gpu_compile import build, limits, report, sources, targets, tools  # noqa: E402
 from gpu_compile.build import Result  # noqa: E402
 from gpu_compile.figures import CompileError, Figures, TooSlow  # noqa: E402
-from gpu_compile.loops import matrix_share  # noqa: E402
+from gpu_compile.loops import matrix_share, multiplying_loop  # noqa: E402
 from gpu_compile.occupancy import MULTIPROCESSORS, occupancy, of_launch  # noqa: E402
 from gpu_compile.programs import Launch, Program  # noqa: E402
 from gpu_compile.record import read, record_calls  # noqa: E402
@@ -384,3 +384,16 @@ def test_the_share_of_matrix_instructions_is_that_of_the_loop_without_edges() ->
     # Six instructions count: a barrier, two branches, the copy of a whole chunk and two products.
     assert matrix_share(SASS) == pytest.approx(2 / 6)
     assert matrix_share("        /*0000*/  EXIT ;") == 0
+
+
+@pytest.mark.parametrize(
+    ("label", "branch", "product"), [("L_x_", "BRA `(.", "FFMA R1,"), ("LBB0_", "s_cbranch_vccnz .", "v_fma_f32 v1,")]
+)
+def test_the_instructions_of_the_innermost_loop_that_multiplies_are_counted(
+    label: str, branch: str, product: str
+) -> None:
+    line = "        /*0010*/  {}" if label == "L_x_" else "\t{}"
+    inner = [f".{label}2:", *[line.format(product)] * 16, line.format(f"{branch}{label}2")]
+    outer = [f".{label}1:", *inner, line.format(product), line.format(f"{branch}{label}1")]
+    assert multiplying_loop("\n".join(outer)) == 17
+    assert multiplying_loop("\n".join(outer[2:8])) == 0
