@@ -74,9 +74,30 @@ at::Tensor& pad_backward_out(
   return out;
 }
 
+// Images of bytes are rounded after each dimension, from the innermost one on, as by ATen's kernels for the CPU.
+void upsample_bytes(const at::Tensor& self, const Steps& steps, const at::Tensor& output) {
+  const bridge::ResampleStep same{ResampleRule::Replicate, /*align_corners=*/false, /*scale=*/1.0, /*shift=*/0};
+  at::Tensor image = self;
+  for (size_t i = steps.size(); i-- > 0;) {
+    at::Tensor result = output;
+    if (i > 0) {
+      at::DimVector sizes(image.sizes());
+      sizes[2 + i] = output.size(2 + static_cast<int64_t>(i));
+      result = at::empty(sizes, image.options().memory_format(output.suggest_memory_format()));
+    }
+    Steps alone(steps.size(), same);
+    alone[i] = steps[i];
+    resample(result, image, alone, /*transposed=*/false);
+    image = result;
+  }
+}
+
 } // namespace
 
 void upsample(ResampleRule rule, const at::Tensor& self, const UpsampleArguments& arguments) {
+  const bool interpolates = rule != ResampleRule::Nearest && rule != ResampleRule::NearestExact;
+  if (interpolates && self.scalar_type() == at::kByte)
+    return upsample_bytes(self, upsample_steps(rule, self, arguments.output, arguments), arguments.output);
   resample(arguments.output, self, upsample_steps(rule, self, arguments.output, arguments), /*transposed=*/false);
 }
 

@@ -37,7 +37,7 @@ class QuantizedWeight:
 
     Attributes:
         codes: bytes of any dtype, dense; for ``tiles4`` int32 of that shape. A row has a multiple of 32 columns, of
-            256 in the formats that end with ``_k``.
+            256 in the formats that end with ``_k``. Formats of GGUF start at an even address.
         format: one of the formats above.
         shape: rows and columns, the ``[out_features, in_features]`` of a linear layer.
         scales: float32, float16 or bfloat16, ``[rows, groups]``, or ``[rows]`` for one group; with any strides, so that

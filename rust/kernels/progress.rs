@@ -151,6 +151,9 @@ impl State {
         if on && self.is_hidden {
             (self.programs, self.spent) = (0, Duration::ZERO);
             self.since = self.since.map(|_| Instant::now());
+        } else if !on && !self.shown.is_empty() {
+            write(&format!("\n{}\n", summary(self.programs, self.compiling())));
+            self.shown.clear();
         }
         self.is_hidden = !on;
     }

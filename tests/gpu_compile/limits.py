@@ -120,8 +120,10 @@ def failures(results: Iterable[Result], hot: dict[str, dict[str, int]]) -> list[
                 found.append(f"{result.target}: {kernel} of {result.program.name}: {figures.matrix_share:.0%} of the "
                              f"loop's instructions are matrix instructions; the limit is {least:.0%}")  # fmt: skip
     for use in uses(results):
-        if quantized.instructions_a_weight(use) > MOST_INSTRUCTIONS_A_WEIGHT:
-            found.append(f"{use.target}: {use.program}: more than {MOST_INSTRUCTIONS_A_WEIGHT} instructions a weight")
+        count = quantized.instructions_a_weight(use)
+        if count is not None and not 0 < count <= MOST_INSTRUCTIONS_A_WEIGHT:
+            found.append(f"{use.target}: {use.program}: {count:.1f} instructions a weight; the limit is "
+                         f"{MOST_INSTRUCTIONS_A_WEIGHT}")  # fmt: skip
         broken = [what for listed in hot if _is_listed(use, listed) for what in _broken(use, hot[listed])]
         found += [f"{use.target}: {use.kernel} of {use.program} {what}" for what in dict.fromkeys(broken)]
     return found

@@ -10,7 +10,7 @@ LABEL = re.compile(r"^\s*\.?(L_x_\d+|LBB\d+_\d+):")
 BRANCH = re.compile(r"\b(?:BRA\S*|s_c?branch\w*)\s.*?\.?(L_x_\d+|LBB\d+_\d+)")
 # Such as "/*0a40*/  @P0 FFMA R1, ...", but not one that never runs; or AMD's "v_fma_f32 v1, ...".
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?!@!PT)[@A-Z]|^\s+[a-z]")
-MULTIPLY = re.compile(r"\b(?:FFMA|FMUL|v_(?:fma|fmac|mac|mad|mul)_f32)")
+MULTIPLY = re.compile(r"\b(?:FFMA|FMUL|v_(?:pk_|dual_)?(?:fma|fmac|mac|mad|mul)\w*_f32)")
 LEAST_MULTIPLIES = 16
 
 

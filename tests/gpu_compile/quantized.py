@@ -33,18 +33,22 @@ FORMATS = {
 }
 
 
-def instructions_a_weight(use: "Use") -> float:
+def instructions_a_weight(use: "Use") -> float | None:
     """Return the instructions of the inner loop for each weight.
 
     Args:
         use: a launched kernel.
 
     Returns:
-        Their number; 0 for other kernels, for several rows of input, and for programs that are not specialised.
+        Their number. None for other kernels, several rows of input, programs that are not specialised or whose input is
+        not aligned, and Intel's GPUs.
     """
     constants = dict(word.split("=") for word in use.program.split() if "=" in word)
-    if use.kernel != "quantized_few_rows" or constants["ROWS"] != "1" or "SPEC_DTYPE0" not in constants:
-        return 0.0
+    is_specialised = {"SPEC_DTYPE0", "SPEC_ALIGNED"} <= constants.keys()
+    if use.kernel != "quantized_few_rows" or constants["ROWS"] != "1" or not is_specialised:
+        return None
+    if not use.target.startswith(("sm_", "gfx")):
+        return None
     return use.figures.loop / (int(constants["TILE"]) * CHUNK)
 
 
@@ -60,7 +64,7 @@ def lines(uses: Sequence["Use"]) -> list[str]:
     found: dict[str, list[str]] = defaultdict(list)
     for use in uses:
         count = instructions_a_weight(use)
-        if count and (match := re.search(r"FORMAT=(\d+)", use.program)) and int(match[1]) in FORMATS:
+        if count is not None and (match := re.search(r"FORMAT=(\d+)", use.program)) and int(match[1]) in FORMATS:
             name, size = FORMATS[int(match[1])]
             found[name].append(f"{use.target} {count * 256 / size:.1f}")
     return [f"instructions a packed byte of {name}: {', '.join(sorted(set(told)))}" for name, told in found.items()]

@@ -60,10 +60,10 @@ class Nvidia:
             said = run([tools.ptxas, f"-arch={self.name}", "-v", path, "-o", cubin])
             parts = ptxas_parts(said)
             found = {kernel: nvidia_figures(text, _ptx_of(kernel, code)) for kernel, text in parts.items()}
-            if len(found) == 1 and ("mma.sync" in code or program.family == quantized.FAMILY):
-                (figures,) = found.values()
-                instructions = run([tools.nvdisasm, "-c", cubin])
-                figures.matrix_share, figures.loop = matrix_share(instructions), multiplying_loop(instructions)
+            if "mma.sync" in code or program.family == quantized.FAMILY:
+                for kernel, text in sass_parts(run([tools.nvdisasm, "-c", cubin])).items():
+                    found[kernel].matrix_share = matrix_share(text)
+                    found[kernel].loop = multiplying_loop(text)
         return found
 
 
@@ -98,6 +98,12 @@ def missing_in_ptx(code: str) -> list[str]:
 def ptxas_parts(said: str) -> dict[str, str]:
     """Split the output of `ptxas -v` by kernel."""
     parts = re.split(r"Compiling entry function '(\w+)'", said)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def sass_parts(code: str) -> dict[str, str]:
+    """Split the output of `nvdisasm -c` by kernel."""
+    parts = re.split(r"^\.text\.(\w+):", code, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 

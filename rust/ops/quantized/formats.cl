@@ -1,4 +1,4 @@
-// How weights of 2 to 8 bits are stored (CLASS_F, VEC 16). A row has whole chunks of 32 columns; `decode_chunk` unpacks one.
+// How weights of 2 to 8 bits are stored (CLASS_F, VEC 16). A row has whole chunks of 32 columns; `load_chunk` reads one.
 //
 // FORMAT, SCALE_DTYPE and ZERO_DTYPE are constants of the program. The numbers below 100 are ggml's types, whose blocks hold scales and codes
 // (the package gguf describes them); with the others, scales are in separate tensors.

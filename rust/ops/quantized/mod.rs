@@ -55,7 +55,7 @@ pub use ffi::QuantizedWeight;
 /// On CPUs unpacking takes longer than reading.
 const FEW_ROWS: i64 = 16;
 const FEW_ROWS_OF_CPU: i64 = 4;
-/// Items that share a row of the weight on GPUs: a wavefront of older AMD GPUs, two of others.
+/// Items that share a row of the weight on GPUs: a wavefront of older AMD GPUs, whole ones of others.
 const GPU_GROUP: usize = 64;
 /// Groups per compute unit of a CPU, where each group takes several tiles.
 const CPU_GROUPS: usize = 16;

@@ -32,7 +32,7 @@ INLINE void add_products(SUMS *sums, const Chunk *chunk, const Elements *element
 }
 #else
 // For GPUs a vector of sums would take too many registers. They multiply codes, and scale the sum of 16 products:
-// that takes one instruction a weight less, or two.
+// that takes one instruction a weight less, or two. With infinite elements in x the result may be NaN instead.
 #define SUMS T
 #define TOTAL(sums) (sums)
 INLINE T codes_dot(TV codes, const Lanes *elements) {

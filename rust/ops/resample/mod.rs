@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, LocalBytes};
 use crate::kernels::structs::resample::ResampleAxis;
-use crate::kernels::{Class, Family};
+use crate::kernels::{Class, DType, Family};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::planes;
 use crate::ops::core::tier::tier;
@@ -167,7 +167,9 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[ResampleStep],
         return Ok(());
     }
     let (to, from) = (planes::sizes(output, steps.len()), planes::sizes(input, steps.len()));
-    let class = output.class();
+    // Bytes are rounded after they have been interpolated as floats.
+    let interpolates = steps.iter().any(|step| step.rule.reach() >= 1.0);
+    let class = if interpolates && output.dtype == DType::U8 { Class::Float } else { output.class() };
     let weight = match class {
         Class::Float | Class::Complex => 4,
         Class::Double | Class::ComplexDouble | Class::Integer | Class::Unsigned => 8,

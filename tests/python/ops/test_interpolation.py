@@ -124,6 +124,22 @@ def test_padding(mode: str, padding: tuple[int, ...], device: torch.device) -> N
     both_ways(lambda x: F.pad(x, padding, mode), device, torch.randn(shape).transpose(0, 1))
 
 
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
+@pytest.mark.parametrize("channels", [3, 5])
+def test_images_of_bytes(mode: str, antialias: bool, channels: int, device: torch.device) -> None:
+    if mode == "lanczos" and (not antialias or not hasattr(torch.ops.aten, "_upsample_lanczos2d_aa")):
+        pytest.skip("lanczos is for antialiasing, from PyTorch 2.12 on")
+    image = torch.randint(0, 256, (2, channels, 40, 50), dtype=torch.uint8)
+    for size in ((60, 70), (20, 30), (40, 25)):
+        for there in (image.to(device), image.to(device, memory_format=torch.channels_last)):
+            with NoFallback():
+                ours = F.interpolate(there, size, mode=mode, antialias=antialias).cpu()
+            expected = F.interpolate(image, size, mode=mode, antialias=antialias)
+            # Each of the two dimensions is rounded, on the CPU with weights of 16 bits.
+            torch.testing.assert_close(ours, expected, rtol=0, atol=2)
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8], ids=str)
 def test_padding_of_integers(dtype: torch.dtype, device: torch.device) -> None:
     values = torch.arange(30).view(1, 5, 6).to(dtype) + (2**40 if dtype == torch.int64 else 0)

@@ -138,6 +138,15 @@ def test_codes_at_an_odd_address_are_read():
     assert torch.equal(weight.dequantize().cpu(), raw[1:].view(ROWS, COLUMNS).float())
 
 
+@pytest.mark.parametrize("name", ["q4_k", "q6_k"])
+def test_blocks_may_start_at_even_addresses_only(name):
+    raw, values = ggml_weight(name)
+    shifted = torch.cat([torch.zeros(2, dtype=torch.uint8), raw.flatten()]).to("opencl")
+    assert torch.equal(QuantizedWeight(shifted[2:], name, (ROWS, COLUMNS)).dequantize(torch.float32).cpu(), values)
+    with pytest.raises(RuntimeError, match="starts at an odd byte of memory: clone"):
+        QuantizedWeight(shifted[1:-1], name, (ROWS, COLUMNS)).dequantize(torch.float32)
+
+
 def test_gradients_reach_the_input_and_the_bias():
     raw, values = ggml_weight("q4_k")
     layer = GGUFLinear(raw, "Q4_K", ROWS, COLUMNS, torch.zeros(ROWS)).to("opencl")
