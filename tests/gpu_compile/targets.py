@@ -176,7 +176,7 @@ def amdgcn_figures(code: str) -> dict[str, Figures]:
             waves=int(number["Occupancy"]),
             vector_loads=sum("x2" in load or "x3" in load or "x4" in load for load in loads),
             loads=len(loads),
-            loop=multiplying_loop(part),
+            loop=multiplying_loop(part) if kernel.startswith(quantized.FAMILY) else 0,
         )
     return figures
 
