@@ -24,7 +24,7 @@ LEAST_MATRIX_SHARE = 0.38
 # Operands of float32 are rounded to TensorFloat-32 by further instructions.
 LEAST_ROUNDED_SHARE = 0.2
 FLOAT32 = "SPEC_DTYPE0=6"
-# Of the inner loop of a matrix-vector product with quantised weights.
+# A matrix-vector product with quantised weights may take this many in its inner loop.
 MOST_INSTRUCTIONS_A_WEIGHT = 10
 LARGE_BLOCKS_OF_MATRICES = frozenset({"BLOCK_ROWS=128", "A_KIND=0", "B_KIND=0"})
 

@@ -67,4 +67,4 @@ def lines(uses: Sequence["Use"]) -> list[str]:
         if count is not None and (match := re.search(r"FORMAT=(\d+)", use.program)) and int(match[1]) in FORMATS:
             name, size = FORMATS[int(match[1])]
             found[name].append(f"{use.target} {count * 256 / size:.1f}")
-    return [f"instructions a packed byte of {name}: {', '.join(sorted(set(told)))}" for name, told in found.items()]
+    return [f"instructions a packed byte of {name}: {', '.join(sorted(set(counts)))}" for name, counts in found.items()]

@@ -86,7 +86,7 @@ INLINE uint4 codes_at(__global const uchar *p) {
 #elif BYTES_ALIGNED == 16 && (FORMAT == Q4_1 || FORMAT == Q5_1 || FORMAT == Q2_K)
   return vload4(0, (__global const uint *)p);
 #elif BYTES_ALIGNED > 1
-  // Of a vector of ushort, clang 19 makes an aligned load of 16 bytes for NVIDIA's GPUs.
+  // clang 19 would turn vload8 of ushort into an aligned load of 16 bytes for NVIDIA's GPUs.
   return (uint4)(uint_at(p), uint_at(p + 4), uint_at(p + 8), uint_at(p + 12));
 #else
   return as_uint4(vload16(0, p));
