@@ -30,7 +30,7 @@ LEFT_OUT += ("test_benchmarks.py", "test_fuzz.py", "test_tune.py", "test_device_
 LEFT_OUT += ("test_process_runner.py", "test_sample.py")
 LEFT_OUT += ("test_sweep.py", "test_upstream.py", "test_models.py", "test_fakes.py", "test_examples.py")
 # Tests that need a C++ compiler, or libraries that the kit does not have.
-LEFT_OUT += ("test_c_interface.py", "test_bundle.py", "test_integrations.py", "test_quantized.py")
+LEFT_OUT += ("test_c_interface.py", "test_cublas.py", "test_bundle.py", "test_integrations.py", "test_quantized.py")
 # Tests that read the sources, and tests of scripts for CUDA, which the machine may have.
 LEFT_OUT += ("test_settings.py", "test_build_progress.py", "test_cuda_scripts.py")
 # A test of networks.

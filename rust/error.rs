@@ -4,6 +4,7 @@
 //! a `c10::Error`.
 
 use std::fmt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// Result of every fallible function of the crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -101,6 +102,17 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// Runs code of a crate that panics on errors which it considers impossible: a panic must not cross the bridge.
+///
+/// # Errors
+/// Those of `run`; [`Error::Invalid`] after a panic, with `what` as the name of that which failed.
+pub fn catch_panic<T>(what: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Error::Invalid(format!("OpenCL: {what} failed: {}", text.unwrap_or("?"))))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,5 +142,11 @@ mod tests {
         let error = Error::Build { program: "scan -D A".into(), device: "GPU".into(), log: "line 3: what?".into() };
         assert!(error.message().contains("scan -D A"));
         assert!(error.message().ends_with("Compiler log:\nline 3: what?"));
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        let result: Result<()> = catch_panic("the library", || panic!("no symbol {}", "x"));
+        assert_eq!(result.unwrap_err().message(), "OpenCL: the library failed: no symbol x");
     }
 }

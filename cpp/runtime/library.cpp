@@ -148,6 +148,7 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("small_calls() -> str", bound<&bridge::small_calls>());
   m.def("set_small_calls(str choice) -> ()", bound<&bridge::set_small_calls>());
   m.def("blas_choices(int device) -> str", bound<&bridge::blas_choices_json>());
+  m.def("blas_obstacles(int device) -> str", bound<&bridge::blas_obstacles_json>());
   m.def("matrix_instructions(int device) -> str", bound<&bridge::matrix_instructions>());
   m.def("tuning(int device) -> str", bound<&bridge::tuning_json>());
   m.def("set_tuning(int device, str values) -> ()", bound<&bridge::set_tuning>());

@@ -9,6 +9,7 @@ from torch_opencl._utils import DeviceLike as _DeviceLike, _get_device_index
 
 __all__ = [
     "blas_choices",
+    "blas_obstacles",
     "is_available",
     "is_built",
     "matrix_instructions",
@@ -46,10 +47,11 @@ def preferred_blas_library(backend: str | None = None) -> str:
       measured, and the result is kept with the compiled kernels.
     * ``"opencl"``: this package's own kernels, which compute every matmul.
     * ``"host"``: PyTorch's CPU matmul (MKL, oneDNN), on devices that share memory with the host.
-    * ``"cublas"``: NVIDIA's, on NVIDIA devices; operands are copied from OpenCL memory to CUDA memory and back.
+    * ``"cublas"``: NVIDIA's, on NVIDIA devices whose OpenCL driver shares memory with CUDA; nothing is copied.
 
     A matmul that the library lacks (for example of integers) is computed by ``"opencl"``. The environment
-    variable ``TORCH_OPENCL_BLAS`` sets the initial choice.
+    variable ``TORCH_OPENCL_BLAS`` sets the initial choice; with ``opencl`` or ``host`` there, the process makes no
+    CUDA context, and cannot choose ``"cublas"`` later.
 
     Args:
         backend: one of the four, or None to change nothing.
@@ -104,6 +106,21 @@ def blas_choices(device: _DeviceLike = None) -> dict[str, str]:
         LibraryError: the native library cannot be loaded.
     """
     return _json.loads(_native().blas_choices(_get_device_index(device, optional=True)))
+
+
+def blas_obstacles(device: _DeviceLike = None) -> dict[str, str]:
+    """Return why libraries for matmuls cannot be used on a device.
+
+    Args:
+        device: the device; the current one by default.
+
+    Returns:
+        A dictionary from the name of each library that cannot be used to the reason.
+
+    Raises:
+        LibraryError: the native library cannot be loaded.
+    """
+    return _json.loads(_native().blas_obstacles(_get_device_index(device, optional=True)))
 
 
 def matrix_instructions(device: _DeviceLike = None) -> dict[str, _Any]:

@@ -80,6 +80,7 @@ def collect() -> dict[str, Any]:
         report["self_test"] = [self_test(torch.device("opencl", i)) for i in range(_lazy.device_count())]
         report["lacking_functions"] = [_lacking(torch.device("opencl", i)) for i in range(_lazy.device_count())]
         report["matrix_instructions"] = [_matrix(torch.device("opencl", i)) for i in range(_lazy.device_count())]
+        report["blas_obstacles"] = [backends.blas_obstacles(i) for i in range(_lazy.device_count())]
         report["tuning"] = [json.loads(native.tuning(i)) for i in range(_lazy.device_count())]
         report["kernel_cache"] = diagnostics.kernel_cache_info()
         report["fallbacks"] = diagnostics.fallbacks()
@@ -183,6 +184,8 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         yield f"opencl:{index}"
         yield from (f"  {line}" for line in _device_lines(device))
         yield f"  matmuls: {_tuning(report['tuning'][index])}"
+        for library, reason in report["blas_obstacles"][index].items():
+            yield f"  {library} cannot be used: {reason}"
         yield f"  matrix instructions: {_instructions(report['matrix_instructions'][index])}"
         yield f"  self-test: {_outcome(report['self_test'][index])}"
         for dtype, faults in (report["lacking_functions"][index] or {}).items():

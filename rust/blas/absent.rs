@@ -1,13 +1,13 @@
 //! Replaces a library that the features of this build exclude.
 
 use super::Matmul;
-use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
+use crate::runtime::Device;
 
 const REASON: &str = "this build of torch-opencl excludes it (a cargo feature)";
 
 /// The reason why it cannot be used.
-pub fn obstacle(_info: &DeviceInfo) -> Option<String> {
+pub fn obstacle(_device: &Device) -> Option<String> {
     Some(REASON.to_owned())
 }
 

@@ -13,6 +13,7 @@ use super::{host, Library, Matmul, MatmulSize};
 use crate::cl::{Deferred, Untraced};
 use crate::error::Result;
 use crate::kernels::{is_ahead_of_time, DType, DiskEntry, Family, Switch};
+use crate::ops::matmul::gemm_tile::allows_tf32;
 use crate::ops::tuning::Tuning;
 use crate::runtime::{current_stream, device_of_address, Device, Stream};
 
@@ -29,7 +30,7 @@ const HOPELESS: u32 = 4;
 /// Number of measurements of a matmul, unless they take longer than [`BUDGET`] in total.
 const ROUNDS: usize = 3;
 const BUDGET: Duration = Duration::from_millis(300);
-/// Time that another library must save: the caller waits for it, and enqueues nothing meanwhile. An enqueue and a wait
+/// Time that the host must save: the caller waits for it, and enqueues nothing meanwhile. An enqueue and a wait
 /// take 34 us on PoCL, and the kernels after the matmul, 2 us each to enqueue, start late (`make bench CASES="enqueue
 /// round-trip"`).
 const LOST_TIME: Duration = Duration::from_micros(50);
@@ -39,6 +40,8 @@ const LOST_TIME: Duration = Duration::from_micros(50);
 struct SizeClass {
     device: i32,
     dtype: &'static str,
+    /// True if float32 may be rounded to TF32.
+    is_tf32: bool,
     /// Binary logarithms of batches, rows, columns and K.
     logarithms: [u32; 4],
     /// Threads of the host; other processes may use fewer.
@@ -47,13 +50,20 @@ struct SizeClass {
 
 impl SizeClass {
     fn of(device: &Device, dtype: DType, size: &MatmulSize) -> Self {
-        Self { device: device.index, dtype: dtype.name(), logarithms: logarithms(size), threads: host::threads() }
+        Self {
+            device: device.index,
+            dtype: dtype.name(),
+            is_tf32: dtype == DType::F32 && allows_tf32(),
+            logarithms: logarithms(size),
+            threads: host::threads(),
+        }
     }
 
     /// "torch.float32 1x1024x512x1024 on 8 threads": the smallest matmul of the class, as batches, rows, columns, K.
     fn describe(&self) -> String {
         let [batches, rows, columns, k] = self.logarithms.map(|logarithm| 1_u64 << logarithm);
-        format!("{} {batches}x{rows}x{columns}x{k} on {} threads", self.dtype, self.threads)
+        let rounded = if self.is_tf32 { " as TF32" } else { "" };
+        format!("{}{rounded} {batches}x{rows}x{columns}x{k} on {} threads", self.dtype, self.threads)
     }
 }
 
@@ -76,18 +86,16 @@ pub fn library(matmul: &Matmul<'_>) -> Result<Library> {
         return Ok(Library::OpenCl);
     }
     let device = device_of_address(matmul.out.address)?;
-    let Some(dtype) = matmul.dtype().filter(|_| Library::Host.obstacle(&device.info).is_none()) else {
+    let is_usable = |library: &Library| library.obstacle(device).is_none() && library.serves(matmul);
+    let candidates: Vec<_> = [Library::Host, Library::Cublas].into_iter().filter(is_usable).collect();
+    let Some(dtype) = matmul.dtype().filter(|_| !candidates.is_empty() && !is_ahead_of_time()) else {
         return Ok(Library::OpenCl);
     };
-    if !Library::Host.serves(matmul) {
-        return Ok(Library::OpenCl);
-    }
-    if is_ahead_of_time() {
-        return Ok(Library::OpenCl);
-    }
     let class = SizeClass::of(device, dtype, &size);
+    // Of two matmuls of a class, a library may support only one.
+    let usable = |library: Library| if is_usable(&library) { library } else { Library::OpenCl };
     if let Some(library) = known(&class) {
-        return Ok(library);
+        return Ok(usable(library));
     }
     // Measuring computes the matmul several times, which would corrupt one that adds in place.
     if matmul.adds_in_place() {
@@ -99,22 +107,27 @@ pub fn library(matmul: &Matmul<'_>) -> Result<Library> {
     let _untraced = Untraced::begin();
     let _measuring = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(library) = known(&class) {
-        return Ok(library);
+        return Ok(usable(library));
     }
-    // Measured again for new kernels and launchers, for a new driver, and for tuned kernels.
+    // Measured again for new kernels and launchers, for a new driver, for tuned kernels, and for other libraries.
     let tuning = Value::Object(Tuning::of(device).values());
-    let question = format!("BLAS library of {} for {} by {tuning}", env!("CARGO_PKG_VERSION"), class.describe());
+    let question = format!(
+        "BLAS library of {} among {candidates:?} for {} by {tuning}",
+        env!("CARGO_PKG_VERSION"),
+        class.describe()
+    );
     let note = DiskEntry::note(&device.info, &Family::Matmul.source(&Switch::default()), &question);
     let library = match recall(&note) {
         Some(library) => library,
         None => {
-            let library = matmul.with_corner(&size.clamped(LARGEST), |part| Trial::new(device, part)?.winner())?;
+            let library =
+                matmul.with_corner(&size.clamped(LARGEST), |part| Trial::new(device, part)?.winner(&candidates))?;
             note.store(library.name().as_bytes());
             library
         }
     };
     CHOICES.write().unwrap_or_else(PoisonError::into_inner).insert(class, library);
-    Ok(library)
+    Ok(usable(library))
 }
 
 fn known(class: &SizeClass) -> Option<Library> {
@@ -124,7 +137,7 @@ fn known(class: &SizeClass) -> Option<Library> {
 /// The choice that an earlier process stored, if it can be parsed.
 fn recall(note: &DiskEntry) -> Option<Library> {
     let content = note.load()?;
-    [Library::OpenCl, Library::Host].into_iter().find(|library| library.name().as_bytes() == content)
+    Library::ALL.into_iter().find(|library| library.name().as_bytes() == content)
 }
 
 /// Forgets the choices of this process for a device.
@@ -150,22 +163,23 @@ impl<'a> Trial<'a> {
         Ok(Self { matmul, stream: current_stream(device.index)? })
     }
 
-    fn winner(&self) -> Result<Library> {
+    fn winner(&self, candidates: &[Library]) -> Result<Library> {
         self.on_corner(Library::OpenCl)?;
         let ours = self.best(Library::OpenCl)?;
         // A candidate that fails loses.
-        let host = self.host_within(ours * HOPELESS).ok().flatten();
-        Ok(host.map_or(Library::OpenCl, |host| faster(ours, host)))
+        let time = |library: &Library| Some((*library, self.within(*library, ours * HOPELESS).ok()??));
+        let times: Vec<_> = candidates.iter().filter_map(time).collect();
+        Ok(fastest(ours, &times))
     }
 
-    /// Time of the host's matmul, unless the estimate from the corner is over `limit`.
-    fn host_within(&self, limit: Duration) -> Result<Option<Duration>> {
-        self.on_corner(Library::Host)?;
-        let expected = self.on_corner(Library::Host)?;
+    /// Time of the matmul by a library, unless the estimate from the corner is over `limit`.
+    fn within(&self, library: Library, limit: Duration) -> Result<Option<Duration>> {
+        self.on_corner(library)?;
+        let expected = self.on_corner(library)?;
         if expected > limit {
             return Ok(None);
         }
-        self.best(Library::Host).map(Some)
+        self.best(library).map(Some)
     }
 
     /// Time of the matmul, estimated from a corner. The first call of a library compiles kernels, or starts threads.
@@ -199,13 +213,15 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The host wins if it saves a fifth, which is more than the noise of a shared machine, and the cost of waiting for it.
-fn faster(ours: Duration, host: Duration) -> Library {
-    if host + host / 4 + LOST_TIME < ours {
-        Library::Host
-    } else {
-        Library::OpenCl
-    }
+/// The library with the lowest cost. Another library than ours wins only if it saves a fifth, which is more than the
+/// noise of a shared machine, and for the host the cost of waiting for it.
+fn fastest(ours: Duration, others: &[(Library, Duration)]) -> Library {
+    let cost = |&(library, time): &(Library, Duration)| {
+        let lost = if library == Library::Host { LOST_TIME } else { Duration::ZERO };
+        (time + time / 4 + lost, library)
+    };
+    let best = others.iter().map(cost).min_by_key(|(cost, _)| *cost);
+    best.filter(|(cost, _)| *cost < ours).map_or(Library::OpenCl, |(_, library)| library)
 }
 
 #[cfg(test)]
@@ -215,15 +231,29 @@ mod tests {
     #[test]
     fn the_host_must_save_more_than_waiting_costs() {
         let us = Duration::from_micros;
-        assert_eq!(faster(us(1000), us(700)), Library::Host);
-        assert_eq!(faster(us(1000), us(770)), Library::OpenCl);
-        assert_eq!(faster(us(100), us(60)), Library::OpenCl);
+        let of_host = |ours, host| fastest(us(ours), &[(Library::Host, us(host))]);
+        assert_eq!(of_host(1000, 700), Library::Host);
+        assert_eq!(of_host(1000, 770), Library::OpenCl);
+        assert_eq!(of_host(100, 60), Library::OpenCl);
+    }
+
+    #[test]
+    fn the_caller_does_not_wait_for_cublas() {
+        let us = Duration::from_micros;
+        assert_eq!(fastest(us(100), &[(Library::Host, us(60)), (Library::Cublas, us(70))]), Library::Cublas);
+        assert_eq!(fastest(us(100), &[(Library::Cublas, us(90))]), Library::OpenCl);
     }
 
     #[test]
     fn matmuls_of_like_sizes_share_a_class() {
         let size = |batches, rows, columns, k| MatmulSize { batches, rows, columns, k };
-        let class = |size: MatmulSize| SizeClass { device: 0, dtype: "", threads: 1, logarithms: logarithms(&size) };
+        let class = |size: MatmulSize| SizeClass {
+            device: 0,
+            dtype: "",
+            is_tf32: false,
+            threads: 1,
+            logarithms: logarithms(&size),
+        };
         assert_eq!(class(size(1, 512, 1000, 256)), class(size(1, 1023, 512, 300)));
         assert_ne!(class(size(1, 512, 512, 256)), class(size(1, 512, 512, 512)));
         assert_eq!(class(size(1, 2048, 2048, 2048)), class(size(1, 9000, 2048, 4096)));

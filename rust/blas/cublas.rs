@@ -1,149 +1,116 @@
-//! NVIDIA's cuBLAS, found at run time.
-//!
-//! CUDA and OpenCL share no memory, so every operand is copied: OpenCL maps it into the driver's pinned memory, CUDA
-//! copies it from there, and the result returns the same way. `docs/decisions/004-blas-libraries.md` says when that can
-//! pay.
+//! NVIDIA's cuBLAS, found at run time. It computes on the tensors' own memory, which OpenCL and CUDA share
+//! ([`crate::cl::cuda`]).
 
 use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::cublas::sys::cublasOperation_t;
-use cudarc::cublas::{CudaBlas, Gemm, GemmConfig, StridedBatchedConfig};
-use cudarc::driver::result::device::{get, get_uuid};
-use cudarc::driver::{CudaContext, CudaStream, DeviceRepr};
-use half::{bf16, f16};
+use cudarc::cublas::result::gemm_strided_batched_ex;
+use cudarc::cublas::sys::{
+    cublasComputeType_t as Compute, cublasGemmAlgo_t, cublasMath_t, cublasOperation_t, cublasSetMathMode,
+    cudaDataType as Data,
+};
+use cudarc::cublas::CudaBlas;
+use cudarc::driver::CudaStream;
 
-use super::mapped::Mapped;
 use super::{Matmul, MatmulSize};
-use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::kernels::DType;
 use crate::ops::matmul as ours;
 use crate::ops::matmul::epilogue::Activation;
+use crate::ops::matmul::gemm_tile::allows_tf32;
 use crate::ops::{Scalar, Tensor};
-use crate::runtime::device_of_address;
+use crate::runtime::{current_stream, device_of_address, Device};
 
 /// The reason why it cannot be used on a device.
-pub fn obstacle(info: &DeviceInfo) -> Option<String> {
-    let is_in_use = info.uuid.is_some_and(|uuid| sessions().contains_key(&uuid));
-    if is_in_use {
-        return None;
+pub fn obstacle(device: &Device) -> Option<String> {
+    match device.state() {
+        Ok(state) => state.context.cuda().err().map(str::to_owned),
+        Err(error) => Some(error.message()),
     }
-    ordinal(info).err()
 }
 
-/// The CUDA index of an OpenCL device.
-fn ordinal(info: &DeviceInfo) -> std::result::Result<usize, String> {
-    if !info.vendor.contains("NVIDIA") {
-        return Err("it is not an NVIDIA device".to_owned());
-    }
-    let uuid = info.uuid.ok_or("its OpenCL driver does not report a UUID (cl_khr_device_uuid)")?;
-    // SAFETY: loading NVIDIA's libraries only runs their initialisers. Checked before any other call, because those
-    // panic if the library is missing.
-    let (driver, library) =
-        unsafe { (cudarc::driver::sys::is_culib_present(), cudarc::cublas::sys::is_culib_present()) };
-    if !driver {
-        return Err("libcuda, which comes with NVIDIA's driver, is not found".to_owned());
-    }
-    if !library {
-        return Err(
-            "libcublas is not found: install the CUDA toolkit, or put its folder into LD_LIBRARY_PATH".to_owned()
-        );
-    }
-    let count = CudaContext::device_count().map_err(|error| format!("CUDA cannot be initialised: {error}"))?;
-    let is_it =
-        |ordinal: &i32| get(*ordinal).and_then(get_uuid).is_ok_and(|known| known.bytes.map(|byte| byte as u8) == uuid);
-    let found = (0..count).find(is_it).and_then(|ordinal| usize::try_from(ordinal).ok());
-    found.ok_or_else(|| "CUDA does not list this device: see CUDA_VISIBLE_DEVICES".to_owned())
-}
-
-/// Returns true for floating dtypes, and strides that cuBLAS supports.
+/// Returns true for floating and complex dtypes, strides that cuBLAS supports, and memory that CUDA uses too.
 pub fn serves(matmul: &Matmul<'_>) -> bool {
-    let is_known = matches!(matmul.dtype(), Some(DType::F16 | DType::BF16 | DType::F32 | DType::F64));
-    is_known && !matmul.overwrites_input() && Layout::of(matmul).is_some()
+    matmul.dtype().and_then(Numbers::of).is_some()
+        && !matmul.overwrites_input()
+        && Layout::of(matmul).is_some()
+        && Addresses::of(matmul).is_some()
 }
 
-/// Computes a matmul.
+/// Enqueues a matmul.
 ///
 /// # Errors
 /// Errors of the drivers and of cuBLAS.
 pub fn matmul(matmul: &Matmul<'_>) -> Result<()> {
-    let session = session(&device_of_address(matmul.out.address)?.info)?;
-    let layout = Layout::of(matmul)
-        .ok_or_else(|| Error::Unsupported(format!("cuBLAS: unsupported strides of {}", matmul.out.describe())))?;
-    match matmul.out.dtype {
-        DType::F16 => run(&session, matmul, &layout, f16::from_f64),
-        DType::BF16 => run(&session, matmul, &layout, bf16::from_f64),
-        DType::F64 => run(&session, matmul, &layout, |value| value),
-        _ => run(&session, matmul, &layout, |value| value as f32),
-    }
+    let device = device_of_address(matmul.out.address)?;
+    let context = &device.state()?.context;
+    let link = context.cuda().map_err(failed)?;
+    let blas = session(device.index, link.stream())?;
+    let (Some(layout), Some(numbers), Some(addresses)) =
+        (Layout::of(matmul), matmul.dtype().and_then(Numbers::of), Addresses::of(matmul))
+    else {
+        return Err(Error::Unsupported(format!("cuBLAS: unsupported matmul of {}", matmul.out.describe())));
+    };
+    scale_bias(matmul)?;
+    let alpha = Scale::of(matmul.alpha, &numbers);
+    let adds = Scalar { real: if matmul.bias.is_some() { 1.0 } else { 0.0 }, ..Scalar::default() };
+    let beta = Scale::of(adds, &numbers);
+    let (first, second) = if layout.exchanged { (addresses.b, addresses.a) } else { (addresses.a, addresses.b) };
+    let Layout { rows, columns, k, batches, left, right, out, exchanged } = layout;
+    link.run(context, current_stream(device.index)?.queue(context)?, || {
+        // SAFETY: the layout was checked against the tensors at these addresses, which the queue's order keeps alive.
+        let done = unsafe {
+            gemm_strided_batched_ex(
+                *blas.handle(),
+                left.operation(exchanged),
+                right.operation(exchanged),
+                rows,
+                columns,
+                k,
+                alpha.pointer(),
+                first as *const c_void,
+                numbers.data,
+                left.leading,
+                left.batch_stride,
+                second as *const c_void,
+                numbers.data,
+                right.leading,
+                right.batch_stride,
+                beta.pointer(),
+                addresses.out as *mut c_void,
+                numbers.data,
+                out.leading,
+                out.batch_stride,
+                batches,
+                numbers.compute,
+                cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+            )
+        };
+        done.map_err(failed)
+    })
 }
 
-/// The stream and the handle of a device; created on first use, kept as long as the process lives.
-struct Session {
-    stream: Arc<CudaStream>,
-    blas: CudaBlas,
-}
+/// The handles of the devices used, by index; created on first use, kept as long as the process lives.
+static SESSIONS: Mutex<BTreeMap<i32, Arc<CudaBlas>>> = Mutex::new(BTreeMap::new());
 
-/// Keyed by the device's UUID.
-static SESSIONS: Mutex<BTreeMap<[u8; 16], Arc<Session>>> = Mutex::new(BTreeMap::new());
-
-fn sessions() -> MutexGuard<'static, BTreeMap<[u8; 16], Arc<Session>>> {
-    SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn session(info: &DeviceInfo) -> Result<Arc<Session>> {
-    let uuid = info.uuid.unwrap_or_default();
-    let mut sessions = sessions();
-    if let Some(session) = sessions.get(&uuid) {
+fn session(device: i32, stream: &Arc<CudaStream>) -> Result<Arc<CudaBlas>> {
+    let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(session) = sessions.get(&device) {
         return Ok(Arc::clone(session));
     }
-    let stream = CudaContext::new(ordinal(info).map_err(failed)?).map_err(failed)?.default_stream();
-    let session = Arc::new(Session { blas: CudaBlas::new(Arc::clone(&stream)).map_err(failed)?, stream });
-    sessions.insert(uuid, Arc::clone(&session));
+    let session = Arc::new(CudaBlas::new(Arc::clone(stream)).map_err(failed)?);
+    // Sums of halves that are split stay float32.
+    let math = cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+    // SAFETY: the handle is live.
+    unsafe { cublasSetMathMode(*session.handle(), math) }.result().map_err(failed)?;
+    sessions.insert(device, Arc::clone(&session));
     Ok(session)
 }
 
 fn failed(cause: impl Display) -> Error {
     Error::Invalid(format!("cuBLAS: {cause}"))
-}
-
-fn run<T: DeviceRepr>(session: &Session, matmul: &Matmul<'_>, layout: &Layout, number: impl Fn(f64) -> T) -> Result<()>
-where
-    CudaBlas: Gemm<T>,
-{
-    let beta = if matmul.bias.is_some() { 1.0 } else { 0.0 };
-    scale_bias(matmul)?;
-    let (first, second) = if layout.exchanged { (&matmul.b, &matmul.a) } else { (&matmul.a, &matmul.b) };
-    let mapped = Mapped::open([(&matmul.out, true), (first, false), (second, false)])?;
-    let [target, left, right] = mapped.pointers();
-    // SAFETY: tensors are aligned to their elements, any bits are a value, and all three stay mapped.
-    let (left, right, target) =
-        unsafe { (elements::<T>(left, first), elements::<T>(right, second), elements_mut::<T>(target, &matmul.out)) };
-    let stream = &session.stream;
-    let (left, right) = (stream.clone_htod(left).map_err(failed)?, stream.clone_htod(right).map_err(failed)?);
-    // Includes the memory between the elements of a result that is not dense.
-    let mut result = stream.clone_htod(&*target).map_err(failed)?;
-    let config = layout.config(number(matmul.alpha.real), number(beta));
-    // SAFETY: the layout was checked against the tensors that the three slices hold.
-    unsafe { session.blas.gemm_strided_batched(config, &left, &right, &mut result) }.map_err(failed)?;
-    stream.memcpy_dtoh(&result, target).and_then(|()| stream.synchronize()).map_err(failed)?;
-    mapped.close()
-}
-
-/// # Safety
-/// The memory of the tensor is mapped at `pointer` for as long as the slice lives.
-unsafe fn elements<'a, T>(pointer: *mut u8, tensor: &Tensor<'_>) -> &'a [T] {
-    // SAFETY: promised by the caller.
-    unsafe { std::slice::from_raw_parts(pointer.cast(), tensor.span() / size_of::<T>()) }
-}
-
-/// # Safety
-/// See [`elements`]; nothing else uses the memory.
-unsafe fn elements_mut<'a, T>(pointer: *mut u8, tensor: &Tensor<'_>) -> &'a mut [T] {
-    // SAFETY: promised by the caller.
-    unsafe { std::slice::from_raw_parts_mut(pointer.cast(), tensor.span() / size_of::<T>()) }
 }
 
 /// Writes `beta * bias` to the result, to which cuBLAS then adds: a matmul with K = 0.
@@ -154,6 +121,68 @@ fn scale_bias(matmul: &Matmul<'_>) -> Result<()> {
         let (a, b) = (Tensor { address: 0, ..part.a }, Tensor { address: 0, ..part.b });
         ours::matmul(&part.out, &a, &b, &bias, Scalar::default(), part.beta, Activation::None)
     })
+}
+
+/// CUDA's addresses of the first elements.
+struct Addresses {
+    out: u64,
+    a: u64,
+    b: u64,
+}
+
+impl Addresses {
+    /// `None` if CUDA does not use the memory of one of the tensors.
+    fn of(matmul: &Matmul<'_>) -> Option<Self> {
+        let state = device_of_address(matmul.out.address).ok()?.initialised()?;
+        let address = |tensor: &Tensor<'_>| state.cuda_address(tensor.address);
+        Some(Self { out: address(&matmul.out)?, a: address(&matmul.a)?, b: address(&matmul.b)? })
+    }
+}
+
+/// The dtypes of elements and of sums, as cuBLAS names them.
+struct Numbers {
+    data: Data,
+    compute: Compute,
+    is_double: bool,
+}
+
+impl Numbers {
+    fn of(dtype: DType) -> Option<Self> {
+        let single = if allows_tf32() { Compute::CUBLAS_COMPUTE_32F_FAST_TF32 } else { Compute::CUBLAS_COMPUTE_32F };
+        let (data, compute) = match dtype {
+            DType::F16 => (Data::CUDA_R_16F, Compute::CUBLAS_COMPUTE_32F),
+            DType::BF16 => (Data::CUDA_R_16BF, Compute::CUBLAS_COMPUTE_32F),
+            DType::F32 => (Data::CUDA_R_32F, single),
+            DType::C64 => (Data::CUDA_C_32F, single),
+            DType::F64 => (Data::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F),
+            DType::C128 => (Data::CUDA_C_64F, Compute::CUBLAS_COMPUTE_64F),
+            _ => return None,
+        };
+        Some(Self { data, compute, is_double: compute == Compute::CUBLAS_COMPUTE_64F })
+    }
+}
+
+/// A factor in the dtype of the sums; a real matmul reads only the first number.
+enum Scale {
+    Single([f32; 2]),
+    Double([f64; 2]),
+}
+
+impl Scale {
+    fn of(value: Scalar, numbers: &Numbers) -> Self {
+        if numbers.is_double {
+            Self::Double([value.real, value.imag])
+        } else {
+            Self::Single([value.real as f32, value.imag as f32])
+        }
+    }
+
+    fn pointer(&self) -> *const c_void {
+        match self {
+            Self::Single(parts) => parts.as_ptr().cast(),
+            Self::Double(parts) => parts.as_ptr().cast(),
+        }
+    }
 }
 
 /// A matmul in cuBLAS's terms: column-major matrices. A row-major result is the transposed matmul, with the operands
@@ -213,26 +242,5 @@ impl Layout {
         let (left, right) = if exchanged { (b, a) } else { (a, b) };
         let (rows, columns) = if exchanged { (columns?, rows?) } else { (rows?, columns?) };
         Some(Self { exchanged, rows, columns, k: k?, batches: batches?, left, right, out })
-    }
-
-    fn config<T>(&self, alpha: T, beta: T) -> StridedBatchedConfig<T> {
-        StridedBatchedConfig {
-            gemm: GemmConfig {
-                transa: self.left.operation(self.exchanged),
-                transb: self.right.operation(self.exchanged),
-                m: self.rows,
-                n: self.columns,
-                k: self.k,
-                alpha,
-                lda: self.left.leading,
-                ldb: self.right.leading,
-                beta,
-                ldc: self.out.leading,
-            },
-            batch_size: self.batches,
-            stride_a: self.left.batch_stride,
-            stride_b: self.right.batch_stride,
-            stride_c: self.out.batch_stride,
-        }
     }
 }

@@ -6,10 +6,10 @@
 
 use super::mapped::Mapped;
 use super::Matmul;
-use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::kernels::DType;
 use crate::ops::Tensor;
+use crate::runtime::Device;
 
 /// The bridge from Rust to ATen's matmul: `cpp/cpu/host_matmul.cpp`.
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -45,8 +45,8 @@ mod ffi {
 }
 
 /// The reason why it cannot be used on a device.
-pub fn obstacle(info: &DeviceInfo) -> Option<String> {
-    (!info.host_unified).then(|| "the device does not share its memory with the host".to_owned())
+pub fn obstacle(device: &Device) -> Option<String> {
+    (!device.info.host_unified).then(|| "the device does not share its memory with the host".to_owned())
 }
 
 /// Returns true for floating and complex dtypes. PyTorch multiplies integers without a library.

@@ -2,7 +2,7 @@
 //!
 //! * `opencl`: our own kernels ([`crate::ops::matmul`]), which support every matmul.
 //! * `host`: PyTorch's CPU matmul (MKL, oneDNN), on mapped memory if host and device share it.
-//! * `cublas`: NVIDIA's library, for NVIDIA devices; operands are copied through host memory.
+//! * `cublas`: NVIDIA's library, for NVIDIA devices, on memory that OpenCL and CUDA share.
 //!
 //! The user's [`Preference`] selects one; with `auto` the choice is measured ([`auto`]). Matmuls that the selected
 //! library does not support use `opencl`.
@@ -16,16 +16,13 @@ mod preference;
 #[cfg_attr(not(feature = "cublas"), path = "absent.rs")]
 mod cublas;
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
-
 use serde_json::Value;
 
-use crate::cl::DeviceInfo;
-use crate::error::{Error, Result};
+use crate::error::{catch_panic, Error, Result};
 use crate::ops;
 use crate::ops::matmul::epilogue::Activation;
 use crate::ops::{Scalar, Tensor};
-use crate::runtime::{current_stream, device_of_address};
+use crate::runtime::{current_stream, device, device_of_address, Device};
 
 pub use matmul::{Matmul, MatmulSize};
 pub use preference::{preference, set_preference, Preference};
@@ -53,6 +50,7 @@ mod ffi {
         fn preferred_blas_library() -> Result<String>;
         fn set_preferred_blas_library(name: &str) -> Result<()>;
         fn blas_choices_json(device: i32) -> String;
+        fn blas_obstacles_json(device: i32) -> Result<String>;
     }
 }
 
@@ -81,13 +79,11 @@ impl Library {
     }
 
     /// The reason why the library cannot be used on a device, if there is one.
-    pub fn obstacle(self, info: &DeviceInfo) -> Option<String> {
+    pub fn obstacle(self, device: &Device) -> Option<String> {
         match self {
             Self::OpenCl => None,
-            Self::Host => host::obstacle(info),
-            Self::Cublas => {
-                catch_panic(self, || Ok(cublas::obstacle(info))).unwrap_or_else(|error| Some(error.message()))
-            }
+            Self::Host => host::obstacle(device),
+            Self::Cublas => cublas::obstacle(device),
         }
     }
 
@@ -95,14 +91,14 @@ impl Library {
     ///
     /// # Errors
     /// [`Error::Invalid`] with the reason and a remedy.
-    pub fn check(self, info: &DeviceInfo) -> Result<()> {
-        match self.obstacle(info) {
+    pub fn check(self, device: &Device) -> Result<()> {
+        match self.obstacle(device) {
             None => Ok(()),
             Some(reason) => Err(Error::Invalid(format!(
                 "OpenCL: the BLAS library '{}' cannot be used on '{}': {reason}. Choose another one: 'auto' and \
                  'opencl' are always there (torch.backends.opencl.preferred_blas_library, TORCH_OPENCL_BLAS).",
                 self.name(),
-                info.name
+                device.info.name
             ))),
         }
     }
@@ -124,7 +120,7 @@ impl Library {
         match self {
             Self::OpenCl => ours(matmul, Activation::None),
             Self::Host => host::matmul(matmul),
-            Self::Cublas => catch_panic(self, || cublas::matmul(matmul)),
+            Self::Cublas => catch_panic("the BLAS library 'cublas'", || cublas::matmul(matmul)),
         }
     }
 }
@@ -174,18 +170,10 @@ fn library(matmul: &Matmul<'_>) -> Result<Library> {
     match preference {
         Preference::Auto => auto::library(matmul),
         Preference::Only(library) => {
-            library.check(&device_of_address(matmul.out.address)?.info)?;
+            library.check(device_of_address(matmul.out.address)?)?;
             Ok(if library.serves(matmul) { library } else { Library::OpenCl })
         }
     }
-}
-
-/// Runs code of a crate that panics on errors which it considers impossible: a panic must not cross the bridge.
-fn catch_panic<T>(library: Library, run: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(Error::Invalid(format!("OpenCL: the BLAS library '{}' failed: {}", library.name(), text.unwrap_or("?"))))
-    })
 }
 
 /// "auto" or the name of a library.
@@ -203,13 +191,9 @@ fn blas_choices_json(device: i32) -> String {
     choices.map(|(class, library)| (class, Value::from(library.name()))).collect::<Value>().to_string()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_panic_becomes_an_error() {
-        let result: Result<()> = catch_panic(Library::Cublas, || panic!("no symbol {}", "x"));
-        assert!(result.unwrap_err().message().ends_with("'cublas' failed: no symbol x"));
-    }
+/// The reasons why libraries cannot be used on a device: {library: reason}.
+fn blas_obstacles_json(index: i32) -> Result<String> {
+    let device = device(index)?;
+    let found = Library::ALL.into_iter().filter_map(|library| Some((library.name(), library.obstacle(device)?)));
+    Ok(found.map(|(name, reason)| (name.to_owned(), Value::from(reason))).collect::<Value>().to_string())
 }

@@ -76,7 +76,7 @@ pub fn set_preference(name: &str) -> Result<()> {
     })?;
     match preference {
         Preference::Auto | Preference::Only(Library::OpenCl) => {}
-        Preference::Only(library) => library.check(&device(current_device())?.info)?,
+        Preference::Only(library) => library.check(device(current_device())?)?,
     }
     store(preference);
     Ok(())

@@ -1,12 +1,13 @@
 //! Device memory.
 
 use opencl3::memory::{
-    create_buffer, get_mem_object_info, release_mem_object, retain_mem_object, CL_MEM_ALLOC_HOST_PTR,
-    CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_HOST_PTR, CL_MEM_OBJECT_BUFFER, CL_MEM_READ_WRITE, CL_MEM_SIZE,
-    CL_MEM_TYPE, CL_MEM_USES_SVM_POINTER, CL_MEM_USE_HOST_PTR,
+    create_buffer, create_buffer_with_properties, get_mem_object_info, release_mem_object, retain_mem_object,
+    CL_MEM_ALLOC_HOST_PTR, CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_HOST_PTR, CL_MEM_OBJECT_BUFFER,
+    CL_MEM_READ_WRITE, CL_MEM_SIZE, CL_MEM_TYPE, CL_MEM_USES_SVM_POINTER, CL_MEM_USE_HOST_PTR,
 };
 use opencl3::types::cl_mem;
 
+use super::cuda::Memory;
 use super::shared::Shared;
 use super::{check, Context};
 use crate::error::{Error, Result};
@@ -51,8 +52,15 @@ impl MemHandle {
 pub struct Buffer {
     handle: MemHandle,
     size: usize,
-    /// Storage that the driver does not own; freed after the handle is released.
-    shared: Option<Shared>,
+    storage: Storage,
+}
+
+/// Who allocated the memory of a buffer; it is freed after the handle is released.
+#[derive(Debug)]
+enum Storage {
+    Driver,
+    Shared(Shared),
+    Cuda(Memory),
 }
 
 impl Buffer {
@@ -67,7 +75,7 @@ impl Buffer {
         let flags = CL_MEM_READ_WRITE | if host_visible { CL_MEM_ALLOC_HOST_PTR } else { 0 };
         // SAFETY: no host pointer is given, so the driver allocates the memory itself.
         let result = unsafe { create_buffer(context.handle, flags, size, std::ptr::null_mut()) };
-        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, shared: None })
+        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, storage: Storage::Driver })
     }
 
     /// Allocates `size` bytes, more than the driver reports as the most for one buffer. Needs
@@ -79,7 +87,33 @@ impl Buffer {
         let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL | host;
         // SAFETY: no host pointer is given, so the driver allocates the memory itself.
         let result = unsafe { create_buffer(context.handle, flags, size, std::ptr::null_mut()) };
-        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, shared: None })
+        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, storage: Storage::Driver })
+    }
+
+    /// Allocates `size` bytes for tensors: memory that CUDA uses too where the device has a connection to CUDA;
+    /// otherwise, or if that fails, an ordinary buffer. `is_large`: more than the driver reports as the most, see
+    /// [`Self::large`].
+    pub fn for_tensors(context: &Context, size: usize, host_visible: bool, is_large: bool) -> Result<Self> {
+        let in_cuda = context.cuda().ok().and_then(|link| link.allocate(context, size).ok());
+        match in_cuda {
+            Some(buffer) => Ok(buffer),
+            None if is_large => Self::large(context, size, host_visible),
+            None => Self::new(context, size, host_visible),
+        }
+    }
+
+    /// Makes a buffer of the first `size` bytes of memory that CUDA allocated.
+    #[cfg(feature = "cublas")]
+    pub(super) fn of_cuda(context: &Context, mut memory: Memory, size: usize) -> Result<Self> {
+        // From `cl_khr_external_memory_opaque_fd`.
+        const CL_EXTERNAL_MEMORY_HANDLE_OPAQUE_FD_KHR: isize = 0x2060;
+        let properties = [CL_EXTERNAL_MEMORY_HANDLE_OPAQUE_FD_KHR, memory.descriptor() as isize, 0];
+        let (list, none) = (properties.as_ptr().cast(), std::ptr::null_mut());
+        // SAFETY: the list ends with 0, and the descriptor is of memory with `size` bytes, which outlives the buffer.
+        let result = unsafe { create_buffer_with_properties(context.handle, list, CL_MEM_READ_WRITE, size, none) };
+        let handle = MemHandle(check("clCreateBufferWithProperties", result)?);
+        memory.imported();
+        Ok(Self { handle, size, storage: Storage::Cuda(memory) })
     }
 
     /// Allocates `size` bytes that host and device share.
@@ -88,7 +122,7 @@ impl Buffer {
         let flags = CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR;
         // SAFETY: the memory has `size` bytes and outlives the buffer.
         let result = unsafe { create_buffer(context.handle, flags, size, shared.pointer) };
-        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, shared: Some(shared) })
+        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, storage: Storage::Shared(shared) })
     }
 
     /// Shares a buffer that other code created in the same context.
@@ -123,7 +157,7 @@ impl Buffer {
         let size = ask(CL_MEM_SIZE)?.to_size();
         // SAFETY: the caller's promise.
         check("clRetainMemObject", unsafe { retain_mem_object(handle.0) })?;
-        Ok(Self { handle, size, shared: None })
+        Ok(Self { handle, size, storage: Storage::Driver })
     }
 
     /// Borrowed handle.
@@ -133,7 +167,18 @@ impl Buffer {
 
     /// The host address of the memory, if the host can access it without mapping; otherwise `None`.
     pub fn shared_address(&self) -> Option<usize> {
-        self.shared.as_ref().map(|shared| shared.pointer as usize)
+        match &self.storage {
+            Storage::Shared(shared) => Some(shared.pointer as usize),
+            Storage::Driver | Storage::Cuda(_) => None,
+        }
+    }
+
+    /// CUDA's address of the memory, if CUDA uses it too.
+    pub fn cuda_address(&self) -> Option<u64> {
+        match &self.storage {
+            Storage::Cuda(memory) => Some(memory.address()),
+            Storage::Driver | Storage::Shared(_) => None,
+        }
     }
 
     /// Bytes.

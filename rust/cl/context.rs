@@ -3,7 +3,7 @@
 use opencl3::device::{Device, CL_DEVICE_TYPE_CPU};
 use opencl3::types::cl_context;
 
-use super::{check, shared, DeviceId};
+use super::{check, cuda, shared, DeviceId};
 use crate::error::Result;
 
 /// An owning `cl_context` of a single device.
@@ -13,6 +13,8 @@ pub struct Context {
     device: DeviceId,
     shares_memory: bool,
     is_cpu: bool,
+    /// The connection to CUDA, or the reason why there is none.
+    cuda: std::result::Result<cuda::Link, String>,
     /// Releases the handle.
     _owner: opencl3::context::Context,
 }
@@ -28,8 +30,10 @@ impl Context {
         let driver_device = Device::new(device.0);
         let owner = check("clCreateContext", opencl3::context::Context::from_device(&driver_device))?;
         let is_cpu = driver_device.dev_type().is_ok_and(|kind| kind & CL_DEVICE_TYPE_CPU != 0);
-        let mut context = Self { handle: owner.get(), device, shares_memory: false, is_cpu, _owner: owner };
+        let mut context =
+            Self { handle: owner.get(), device, shares_memory: false, is_cpu, cuda: Err(String::new()), _owner: owner };
         context.shares_memory = shared::is_offered(&context);
+        context.cuda = cuda::Link::open(&context);
         Ok(context)
     }
 
@@ -41,6 +45,14 @@ impl Context {
     /// Returns true if the device is a CPU: its queues bound the duration of enqueued work.
     pub(super) fn is_cpu(&self) -> bool {
         self.is_cpu
+    }
+
+    /// The connection to CUDA.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub fn cuda(&self) -> std::result::Result<&cuda::Link, &str> {
+        self.cuda.as_ref().map_err(String::as_str)
     }
 
     /// The `cl_context`, for interoperation with other OpenCL code.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use opencl3::event::{
-    get_event_info, get_event_profiling_info, release_event, set_event_callback, wait_for_events, CL_COMPLETE,
-    CL_EVENT_COMMAND_EXECUTION_STATUS, CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START,
+    create_user_event, get_event_info, get_event_profiling_info, release_event, set_event_callback,
+    set_user_event_status, wait_for_events, CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_PROFILING_COMMAND_END,
+    CL_PROFILING_COMMAND_START,
 };
-use opencl3::types::cl_event;
+use opencl3::types::{cl_context, cl_event};
 
-use super::check;
 use super::interrupt::{is_possible, Latch};
+use super::{check, Context};
 use crate::error::{Error, Result};
 
 /// An owning `cl_event`.
@@ -28,6 +29,21 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
+    /// An event that completes when [`Self::complete`] is called.
+    pub(super) fn user(context: &Context) -> Result<Self> {
+        Self::user_of(context.handle)
+    }
+
+    /// [`Self::user`] for the handle of a context.
+    pub(super) fn user_of(context: cl_context) -> Result<Self> {
+        check("clCreateUserEvent", create_user_event(context)).map(|handle| Self { handle, position: 0 })
+    }
+
+    /// Completes a user event.
+    pub(super) fn complete(&self) -> Result<()> {
+        check("clSetUserEventStatus", set_user_event_status(self.handle, CL_COMPLETE))
+    }
+
     /// Blocks until the command has completed; [`super::Queue::wait`] also records that.
     ///
     /// # Errors

@@ -1,10 +1,12 @@
 //! A thin safe layer over OpenCL 1.2: every handle is an owning type, every status a [`Result`].
 //!
-//! Only this module and the bridge call the driver. It does not know tensors.
+//! Only this module and the bridge call the driver. It does not know tensors. [`cuda`] connects it to CUDA.
 
 mod buffer;
 mod cache_check;
 mod context;
+#[cfg_attr(not(feature = "cublas"), path = "cuda/absent.rs")]
+pub mod cuda;
 mod device;
 mod enqueue;
 mod event;

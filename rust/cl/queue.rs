@@ -13,7 +13,7 @@ use opencl3::types::{cl_command_queue, cl_event, CL_FALSE};
 use super::enqueue::KernelCommand;
 use super::launch_batch::{LaunchBatch, Start};
 use super::queue_throttle::QueueThrottle;
-use super::{cache_check, check, trace, Arg, Context, Event, Kernel, MemHandle, Status};
+use super::{cache_check, check, cuda, trace, Arg, Context, Event, Kernel, MemHandle, Status};
 use crate::error::Result;
 
 /// Time for which a wait polls the driver before its thread sleeps. Drivers of GPUs do the same in a wait that no
@@ -333,9 +333,12 @@ impl Queue {
     }
 
     /// Blocks until everything enqueued so far has completed; returns immediately if that is known.
+    ///
+    /// # Errors
+    /// See [`Self::wait`].
     pub fn finish(&self) -> Result<()> {
         if self.is_known_idle() {
-            return Ok(());
+            return cuda::check_commands();
         }
         self.wait(&self.marker()?)
     }
@@ -343,7 +346,7 @@ impl Queue {
     /// Blocks until a command of this queue has completed; returns immediately if that is known.
     ///
     /// # Errors
-    /// See [`Event::wait`].
+    /// See [`Event::wait`] and [`cuda::check_commands`].
     pub fn wait(&self, event: &Event) -> Result<()> {
         if self.is_known_complete(event) {
             return Ok(());
@@ -358,7 +361,7 @@ impl Queue {
         drop(compiler);
         self.note_complete(event);
         cache_check::verify();
-        Ok(())
+        cuda::check_commands()
     }
 
     /// Returns true if a command of this queue has completed.

@@ -181,8 +181,7 @@ impl Allocator {
             return Err(Error::OutOfMemory("the process's budget is used up".to_owned()));
         }
         let is_large = segment_size > self.limits.max_alloc && self.limits.allows_large_buffers;
-        let allocate = if is_large { Buffer::large } else { Buffer::new };
-        let buffer = allocate(context, segment_size, self.limits.host_unified)?;
+        let buffer = Buffer::for_tensors(context, segment_size, self.limits.host_unified, is_large)?;
         let address = self.addresses.insert(
             space,
             segment_size,
@@ -217,6 +216,11 @@ impl Allocator {
             }
         }
         Ok(())
+    }
+
+    /// CUDA's address of a segment, if CUDA uses its memory too.
+    pub fn cuda_address(&self, segment: usize) -> Option<u64> {
+        self.segments.get(&segment)?.cuda_address()
     }
 
     /// The buffer of a handle. If other code returns one of our buffers, the handle is in both tables: our own entry

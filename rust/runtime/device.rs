@@ -300,6 +300,12 @@ impl DeviceState {
         self.space.host_address(address)
     }
 
+    /// CUDA's address of device memory that CUDA uses too; `None` for other memory.
+    pub fn cuda_address(&self, address: usize) -> Option<u64> {
+        let offset = self.space.resolve(address)?.offset;
+        Some(self.allocator().cuda_address(address - offset)? + offset as u64)
+    }
+
     /// Buffer and offset of an address.
     pub fn resolve(&self, address: usize) -> Result<Location> {
         self.space.resolve(address).ok_or_else(|| {

@@ -21,9 +21,12 @@ use crate::ops::Target;
 mod ffi {
     unsafe extern "C++" {
         include!("runtime/precision.h");
+        /// Returns true if matmuls of float32 may round their operands to TF32.
         fn allows_tf32() -> bool;
     }
 }
+
+pub use ffi::allows_tf32;
 
 /// Smaller matmuls fill no tile: most of the products would be of zeros.
 const LEAST_SIDE: i64 = 16;
@@ -120,7 +123,7 @@ pub fn plan(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<Opti
         return Ok(None);
     }
     let Some(unit) = TileUnit::of(&target.device.info, dtype)? else { return Ok(None) };
-    if dtype == DType::F32 && !(gemm.may_round && ffi::allows_tf32()) {
+    if dtype == DType::F32 && !(gemm.may_round && allows_tf32()) {
         return Ok(None);
     }
     if dtype == DType::I8 && k > unit.most_int8_terms() {

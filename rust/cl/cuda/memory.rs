@@ -1,0 +1,117 @@
+//! Memory that CUDA allocates and exports.
+
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUdeviceptr, CUmemAllocationHandleType, CUmemAllocationProp};
+use cudarc::driver::CudaContext;
+
+use super::failed;
+use crate::error::Result;
+
+/// Memory of a CUDA device, with an address there and a file descriptor for another driver.
+#[derive(Debug)]
+pub struct Memory {
+    cuda: Arc<CudaContext>,
+    handle: sys::CUmemGenericAllocationHandle,
+    size: usize,
+    /// 0 if no address has been reserved.
+    address: CUdeviceptr,
+    descriptor: Option<RawFd>,
+    import_takes_descriptor: bool,
+}
+
+impl Memory {
+    /// Sizes of allocations are multiples of this number of bytes.
+    pub(super) fn granularity(cuda: &CudaContext) -> Result<usize> {
+        let (mut bytes, least) = (0, sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+        // SAFETY: both pointers are to locals.
+        unsafe { sys::cuMemGetAllocationGranularity(&raw mut bytes, &properties(cuda), least) }
+            .result()
+            .map_err(failed)?;
+        Ok(bytes.max(1))
+    }
+
+    /// Allocates at least `size` bytes.
+    pub(super) fn allocate(cuda: &Arc<CudaContext>, size: usize, import_takes_descriptor: bool) -> Result<Self> {
+        cuda.bind_to_thread().map_err(failed)?;
+        let size = size.next_multiple_of(Self::granularity(cuda)?);
+        let mut handle = 0;
+        // SAFETY: both pointers are to locals.
+        unsafe { sys::cuMemCreate(&raw mut handle, size, &properties(cuda), 0) }.result().map_err(failed)?;
+        // From here on, dropping it frees what it has.
+        let mut memory =
+            Self { cuda: Arc::clone(cuda), handle, size, address: 0, descriptor: None, import_takes_descriptor };
+        let access = sys::CUmemAccessDesc {
+            location: location(cuda),
+            flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
+        let mut descriptor: RawFd = -1;
+        // SAFETY: the address range is reserved with the size that is mapped, and the pointers are to locals.
+        unsafe {
+            sys::cuMemAddressReserve(&raw mut memory.address, size, 0, 0, 0).result().map_err(failed)?;
+            sys::cuMemMap(memory.address, size, 0, handle, 0).result().map_err(failed)?;
+            sys::cuMemSetAccess(memory.address, size, &raw const access, 1).result().map_err(failed)?;
+            sys::cuMemExportToShareableHandle((&raw mut descriptor).cast(), handle, FILE_DESCRIPTOR, 0)
+                .result()
+                .map_err(failed)?;
+        }
+        memory.descriptor = Some(descriptor);
+        Ok(memory)
+    }
+
+    /// CUDA's address of the first byte.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The file descriptor for an import; −1 after an import that took it.
+    pub fn descriptor(&self) -> RawFd {
+        self.descriptor.unwrap_or(-1)
+    }
+
+    /// Records that another driver has imported the descriptor.
+    pub fn imported(&mut self) {
+        if self.import_takes_descriptor {
+            self.descriptor = None;
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // Failures cannot be reported here; they leak memory.
+        let _ = self.cuda.bind_to_thread();
+        // SAFETY: the handle, the address and the descriptor are owned, and OpenCL has released its buffer. Unmapping
+        // memory that was never mapped fails without an effect.
+        unsafe {
+            if self.address != 0 {
+                let _ = sys::cuMemUnmap(self.address, self.size);
+                let _ = sys::cuMemAddressFree(self.address, self.size);
+            }
+            let _ = sys::cuMemRelease(self.handle);
+            drop(self.descriptor.map(|descriptor| OwnedFd::from_raw_fd(descriptor)));
+        }
+    }
+}
+
+const FILE_DESCRIPTOR: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+fn location(cuda: &CudaContext) -> sys::CUmemLocation {
+    sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: cuda.cu_device() }
+}
+
+fn properties(cuda: &CudaContext) -> CUmemAllocationProp {
+    CUmemAllocationProp {
+        type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: FILE_DESCRIPTOR,
+        location: location(cuda),
+        win32HandleMetaData: std::ptr::null_mut(),
+        allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+            reserved: [0; 4],
+        },
+    }
+}

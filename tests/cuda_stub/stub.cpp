@@ -1,0 +1,376 @@
+// A stub of NVIDIA's libraries for tests without such a GPU, in one file under three names: libcuda.so,
+// libcublas.so, and an OpenCL layer that adds cl_khr_external_memory_opaque_fd to the driver below it.
+//
+// "Device memory" is a file in RAM. CUDA's address of it is one mapping; the layer makes an OpenCL buffer of another
+// mapping (CL_MEM_USE_HOST_PTR), which a driver for CPUs uses in place. A thread is CUDA's stream: each command waits a
+// little, so that a missing order of commands gives wrong results, and a matmul is a loop.
+//
+// STUB_FAULT is a fault to simulate: "export" and "import" of memory fail, "bytes" are copied wrongly, "order": a stream
+// never sees the number it waits for, "gemm": cuBLAS refuses, "device": commands fail on the device. With
+// "borrow", which is not a fault, an import does not take over the file descriptor.
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl_ext.h>
+#include <CL/cl_layer.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <complex>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using Status = int;
+using Address = uint64_t;
+constexpr Status SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, LAUNCH_FAILED = 719, NOT_SUPPORTED = 801;
+constexpr size_t GRANULARITY = 2 << 20;
+constexpr char UUID[16] = "CUDA stub, 15 b";
+constexpr char EXTENSIONS[] = " cl_khr_external_memory cl_khr_external_memory_opaque_fd cl_khr_device_uuid";
+
+bool fails(const char* fault) {
+  const char* chosen = std::getenv("STUB_FAULT");
+  return chosen != nullptr && std::strcmp(chosen, fault) == 0;
+}
+
+std::atomic<int64_t> live_allocations, gemms;
+
+/// Commands in order, each after a short delay.
+class Stream {
+ public:
+  Stream() : thread_([this] { run(); }) { thread_.detach(); }
+
+  void add(std::function<void()> command) {
+    std::lock_guard lock(mutex_);
+    commands_.push_back(std::move(command));
+    changed_.notify_all();
+  }
+
+  void synchronize() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return commands_.empty(); });
+  }
+
+  /// The error of an earlier command.
+  std::atomic<Status> status = SUCCESS;
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return !commands_.empty(); });
+      std::function<void()> command = commands_.front();
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      command();
+      lock.lock();
+      commands_.pop_front();
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> commands_;
+  std::thread thread_;
+};
+
+thread_local void* current_context = nullptr;
+int the_context = 0;
+
+template <typename T>
+T* pointer(Address address) {
+  return reinterpret_cast<T*>(address);
+}
+
+// --- matmuls
+
+struct BFloat16 {
+  uint16_t bits;
+  operator float() const {
+    uint32_t wide = uint32_t{bits} << 16;
+    float value;
+    std::memcpy(&value, &wide, sizeof(value));
+    return value;
+  }
+  BFloat16& operator=(float value) {
+    uint32_t wide;
+    std::memcpy(&wide, &value, sizeof(wide));
+    bits = uint16_t((wide + 0x7FFF + (wide >> 16 & 1)) >> 16);
+    return *this;
+  }
+};
+
+struct Operand {
+  const void* first;
+  int leading;
+  long long batch_stride;
+  bool is_transposed;
+};
+
+struct Gemm {
+  int rows, columns, k, batches;
+  Operand a, b;
+  void* out;
+  int leading;
+  long long batch_stride;
+};
+
+/// Column-major, as cuBLAS has it.
+template <typename T, typename Sum>
+void multiply(const Gemm& gemm, Sum alpha, Sum beta) {
+  auto element = [](const Operand& matrix, int batch, int64_t row, int64_t column) {
+    int64_t offset = matrix.is_transposed ? column + row * matrix.leading : row + column * matrix.leading;
+    return Sum(static_cast<const T*>(matrix.first)[batch * matrix.batch_stride + offset]);
+  };
+  for (int batch = 0; batch < gemm.batches; ++batch) {
+    for (int column = 0; column < gemm.columns; ++column) {
+      for (int row = 0; row < gemm.rows; ++row) {
+        Sum sum(0);
+        for (int i = 0; i < gemm.k; ++i) sum += element(gemm.a, batch, row, i) * element(gemm.b, batch, i, column);
+        T& out = static_cast<T*>(gemm.out)[batch * gemm.batch_stride + row + int64_t{column} * gemm.leading];
+        out = beta == Sum(0) ? alpha * sum : alpha * sum + beta * Sum(out);
+      }
+    }
+  }
+}
+
+template <typename T, typename Sum>
+std::function<void()> command(const Gemm& gemm, const void* alpha, const void* beta) {
+  return [gemm, factor = *static_cast<const Sum*>(alpha), kept = *static_cast<const Sum*>(beta)] {
+    multiply<T, Sum>(gemm, factor, kept);
+  };
+}
+
+// --- the OpenCL layer
+
+const cl_icd_dispatch* driver;
+cl_icd_dispatch layer;
+
+cl_int CL_API_CALL device_info(cl_device_id device, cl_device_info what, size_t size, void* value, size_t* needed) {
+  std::string text;
+  if (what == CL_DEVICE_EXTENSIONS) {
+    size_t length = 0;
+    if (cl_int status = driver->clGetDeviceInfo(device, what, 0, nullptr, &length)) return status;
+    text.resize(length);
+    driver->clGetDeviceInfo(device, what, length, text.data(), nullptr);
+    text.resize(length - 1);
+    text.append(EXTENSIONS).push_back('\0');
+  } else if (what == CL_DEVICE_UUID_KHR) {
+    text.assign(UUID, sizeof(UUID));
+  } else {
+    return driver->clGetDeviceInfo(device, what, size, value, needed);
+  }
+  if (needed != nullptr) *needed = text.size();
+  if (value == nullptr) return CL_SUCCESS;
+  if (size < text.size()) return CL_INVALID_VALUE;
+  std::memcpy(value, text.data(), text.size());
+  return CL_SUCCESS;
+}
+
+cl_mem CL_API_CALL create_buffer(cl_context context, const cl_mem_properties* properties, cl_mem_flags flags,
+                                 size_t size, void* host, cl_int* status) {
+  if (properties == nullptr || properties[0] != CL_EXTERNAL_MEMORY_HANDLE_OPAQUE_FD_KHR) {
+    return driver->clCreateBufferWithProperties(context, properties, flags, size, host, status);
+  }
+  int descriptor = int(properties[1]);
+  void* memory = fails("import") ? MAP_FAILED : mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (memory == MAP_FAILED) {
+    *status = CL_INVALID_OPERATION;
+    return nullptr;
+  }
+  cl_mem buffer = driver->clCreateBuffer(context, flags | CL_MEM_USE_HOST_PTR, size, memory, status);
+  if (buffer == nullptr) return nullptr;
+  struct Mapping {
+    void* memory;
+    size_t size;
+  };
+  auto unmap = [](cl_mem, void* argument) {
+    auto* mapping = static_cast<Mapping*>(argument);
+    munmap(mapping->memory, mapping->size);
+    delete mapping;
+  };
+  driver->clSetMemObjectDestructorCallback(buffer, unmap, new Mapping{memory, size});
+  if (!fails("borrow")) close(descriptor);
+  return buffer;
+}
+
+}  // namespace
+
+extern "C" {
+
+// --- what tests ask
+
+int64_t stub_live_allocations() { return live_allocations; }
+int64_t stub_gemms() { return gemms; }
+
+// --- the OpenCL layer
+
+cl_int CL_API_CALL clGetLayerInfo(cl_layer_info what, size_t size, void* value, size_t* needed) {
+  if (what != CL_LAYER_API_VERSION) return CL_INVALID_VALUE;
+  if (needed != nullptr) *needed = sizeof(cl_layer_api_version);
+  if (value != nullptr && size >= sizeof(cl_layer_api_version)) {
+    *static_cast<cl_layer_api_version*>(value) = CL_LAYER_API_VERSION_100;
+  }
+  return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL clInitLayer(cl_uint entries, const cl_icd_dispatch* target, cl_uint* count,
+                               const cl_icd_dispatch** dispatch) {
+  driver = target;
+  layer = *target;
+  layer.clGetDeviceInfo = device_info;
+  layer.clCreateBufferWithProperties = create_buffer;
+  *count = std::min<cl_uint>(entries, sizeof(layer) / sizeof(void*));
+  *dispatch = &layer;
+  return CL_SUCCESS;
+}
+
+// --- CUDA
+
+Status cuInit(unsigned) { return SUCCESS; }
+Status cuDeviceGetCount(int* count) { return *count = 1, SUCCESS; }
+Status cuDeviceGet(int* device, int ordinal) { return *device = ordinal, SUCCESS; }
+Status cuDeviceGetUuid_v2(char* uuid, int) { return std::memcpy(uuid, UUID, sizeof(UUID)), SUCCESS; }
+Status cuDeviceGetAttribute(int* value, int, int) { return *value = 0, SUCCESS; }
+Status cuDevicePrimaryCtxRetain(void** context, int) { return *context = &the_context, SUCCESS; }
+Status cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
+Status cuCtxGetCurrent(void** context) { return *context = current_context, SUCCESS; }
+Status cuCtxSetCurrent(void* context) { return current_context = context, SUCCESS; }
+Status cuCtxSynchronize() { return SUCCESS; }
+Status cuGetErrorName(Status, const char** text) { return *text = "STUB_ERROR", SUCCESS; }
+Status cuGetErrorString(Status, const char** text) { return *text = "an error of the stub", SUCCESS; }
+
+Status cuMemGetAllocationGranularity(size_t* size, const void*, int) { return *size = GRANULARITY, SUCCESS; }
+
+Status cuMemCreate(uint64_t* handle, size_t size, const void*, unsigned long long) {
+  if (size % GRANULARITY != 0) return INVALID_VALUE;
+  int file = memfd_create("stub", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, off_t(size)) != 0) return OUT_OF_MEMORY;
+  // As uninitialised memory may be.
+  std::vector<char> garbage(size, '\xEE');
+  if (pwrite(file, garbage.data(), size, 0) != ssize_t(size)) return OUT_OF_MEMORY;
+  ++live_allocations;
+  return *handle = uint64_t(file), SUCCESS;
+}
+
+Status cuMemRelease(uint64_t handle) {
+  --live_allocations;
+  return close(int(handle)) == 0 ? SUCCESS : INVALID_VALUE;
+}
+
+Status cuMemAddressReserve(Address* address, size_t size, size_t, Address, unsigned long long) {
+  void* range = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  *address = reinterpret_cast<Address>(range);
+  return range == MAP_FAILED ? OUT_OF_MEMORY : SUCCESS;
+}
+
+Status cuMemAddressFree(Address address, size_t size) {
+  return munmap(pointer<void>(address), size) == 0 ? SUCCESS : INVALID_VALUE;
+}
+
+Status cuMemMap(Address address, size_t size, size_t, uint64_t handle, unsigned long long) {
+  void* there = pointer<void>(address);
+  return mmap(there, size, PROT_NONE, MAP_SHARED | MAP_FIXED, int(handle), 0) == there ? SUCCESS : INVALID_VALUE;
+}
+
+Status cuMemUnmap(Address address, size_t size) {
+  void* there = pointer<void>(address);
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  return mmap(there, size, PROT_NONE, flags, -1, 0) == there ? SUCCESS : INVALID_VALUE;
+}
+
+Status cuMemSetAccess(Address address, size_t size, const void*, size_t) {
+  return mprotect(pointer<void>(address), size, PROT_READ | PROT_WRITE) == 0 ? SUCCESS : INVALID_VALUE;
+}
+
+Status cuMemExportToShareableHandle(int* descriptor, uint64_t handle, int, unsigned long long) {
+  if (fails("export")) return NOT_SUPPORTED;
+  return *descriptor = fcntl(int(handle), F_DUPFD_CLOEXEC, 0), *descriptor < 0 ? OUT_OF_MEMORY : SUCCESS;
+}
+
+Status cuStreamCreate(Stream** stream, unsigned) { return *stream = new Stream, SUCCESS; }
+Status cuStreamSynchronize(Stream* stream) { return stream->synchronize(), SUCCESS; }
+// The thread goes on to use it.
+Status cuStreamDestroy_v2(Stream*) { return SUCCESS; }
+
+Status cuStreamWaitValue32_v2(Stream* stream, Address address, uint32_t value, unsigned) {
+  stream->add([=] {
+    while (fails("order") || int32_t(*pointer<std::atomic<uint32_t>>(address) - value) < 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  });
+  return SUCCESS;
+}
+
+Status cuStreamAddCallback(Stream* stream, void (*callback)(Stream*, Status, void*), void* argument, unsigned) {
+  stream->add([=] { callback(stream, stream->status, argument); });
+  return SUCCESS;
+}
+
+Status cuMemcpyDtoDAsync_v2(Address target, Address source, size_t size, Stream* stream) {
+  stream->add([=] {
+    std::memcpy(pointer<void>(target), pointer<void>(source), size);
+    if (fails("bytes")) *pointer<char>(target + size / 2) ^= 1;
+  });
+  return SUCCESS;
+}
+
+Status cuMemsetD8Async(Address target, unsigned char byte, size_t size, Stream* stream) {
+  stream->add([=] { std::memset(pointer<void>(target), byte, size); });
+  return SUCCESS;
+}
+
+// --- cuBLAS
+
+Status cublasCreate_v2(Stream*** handle) { return *handle = new Stream*(nullptr), SUCCESS; }
+Status cublasDestroy_v2(Stream** handle) { return delete handle, SUCCESS; }
+Status cublasSetStream_v2(Stream** handle, Stream* stream) { return *handle = stream, SUCCESS; }
+Status cublasSetMathMode(Stream**, int) { return SUCCESS; }
+
+Status cublasGemmStridedBatchedEx(Stream** handle, int transposes_a, int transposes_b, int rows, int columns, int k,
+                                  const void* alpha, const void* a, int a_type, int a_leading, long long a_stride,
+                                  const void* b, int b_type, int b_leading, long long b_stride, const void* beta,
+                                  void* out, int out_type, int out_leading, long long out_stride, int batches,
+                                  int compute, int) {
+  if (fails("gemm")) return INVALID_VALUE;
+  bool has_one_type = a_type == b_type && b_type == out_type;
+  bool fits = a_leading >= (transposes_a ? k : rows) && b_leading >= (transposes_b ? columns : k) && out_leading >= rows;
+  if (!has_one_type || !fits) return INVALID_VALUE;
+  Gemm gemm{rows,    columns, k, batches, {a, a_leading, a_stride, transposes_a != 0},
+            {b, b_leading, b_stride, transposes_b != 0}, out, out_leading, out_stride};
+  // By cudaDataType and cublasComputeType_t: sums of 32 (68, and 77 for TF32) or of 64 bits (70).
+  std::map<std::pair<int, bool>, std::function<std::function<void()>(const Gemm&, const void*, const void*)>> known{
+      {{0, false}, command<float, float>},
+      {{2, false}, command<_Float16, float>},
+      {{14, false}, command<BFloat16, float>},
+      {{4, false}, command<std::complex<float>, std::complex<float>>},
+      {{1, true}, command<double, double>},
+      {{5, true}, command<std::complex<double>, std::complex<double>>},
+  };
+  auto found = known.find({a_type, compute == 70});
+  if (found == known.end()) return NOT_SUPPORTED;
+  ++gemms;
+  Stream* stream = *handle;
+  if (fails("device")) {
+    stream->add([=] { stream->status = LAUNCH_FAILED; });
+  } else {
+    stream->add(found->second(gemm, alpha, beta));
+  }
+  return SUCCESS;
+}
+
+}  // extern "C"

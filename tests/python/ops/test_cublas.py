@@ -1,0 +1,248 @@
+"""Matmuls by cuBLAS on memory that OpenCL and CUDA share, with a stub of NVIDIA's libraries.
+
+The stub (tests/cuda_stub) keeps memory in RAM, runs CUDA's commands late and in a thread of its own, and simulates
+faults. So the allocator, the order of commands and the ways to fail are tested on any driver for CPUs; not tested is
+what NVIDIA's drivers do.
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from processes import output_of, run_python
+
+SOURCE = Path(__file__).parents[2] / "cuda_stub" / "stub.cpp"
+
+START = """
+    import ctypes, os, threading, torch
+    stub = ctypes.CDLL(os.environ["OPENCL_LAYERS"])
+    blas = torch.backends.opencl
+    torch.manual_seed(0)
+
+    def check(result, expected, **tolerances):
+        torch.testing.assert_close(result.cpu(), expected.to(result.dtype), **tolerances)
+
+    def descriptors():
+        return len(os.listdir("/proc/self/fd"))
+"""
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory) -> Path:
+    """A folder with the stub under the names of the libraries that it replaces."""
+    if shutil.which("g++") is None or not Path("/usr/include/CL/cl_layer.h").exists():
+        pytest.skip("the stub needs g++ and OpenCL's headers (Debian: opencl-c-headers)")
+    if torch.opencl.get_device_properties().type != "cpu":
+        pytest.skip("the stub needs a driver that uses host memory in place")
+    folder = tmp_path_factory.mktemp("stub")
+    layer = folder / "layer.so"
+    subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-o", layer, SOURCE], check=True)
+    for name in ("libcuda.so", "libcublas.so"):
+        (folder / name).symlink_to(layer.name)
+    return folder
+
+
+@pytest.fixture
+def environment(libraries, monkeypatch) -> dict[str, str]:
+    """Variables of a process that finds the stub, and uses cuBLAS for every matmul that it supports."""
+    # The variable extends what a driver needs.
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries), prepend=":")
+    return {"OPENCL_LAYERS": str(libraries / "layer.so"), "TORCH_OPENCL_BLAS": "cublas"}
+
+
+def run(code: str, environment: dict[str, str], **more: str) -> str:
+    """The output of a program that starts with START."""
+    return output_of(START + code, **(environment | more))
+
+
+@pytest.mark.slow
+def test_the_tests_of_matmul_libraries_pass_with_cublas(environment):
+    chosen = f"-m pytest -q -p no:cacheprovider {SOURCE.parents[1] / 'python/ops/test_blas.py'} -k cublas-"
+    # Not a worker of the tests that run in parallel.
+    no_worker = {"PYTEST_XDIST_WORKER": None, "PYTEST_XDIST_WORKER_COUNT": None}
+    done = run_python(chosen, **environment | {"TORCH_OPENCL_BLAS": "auto"} | no_worker)
+    assert done.returncode == 0 and "skipped" not in done.stdout, done.stdout
+
+
+def test_cublas_computes_what_it_supports(environment):
+    code = """
+    dtypes = [torch.float32, torch.float16, torch.bfloat16, torch.complex64]
+    dtypes += [torch.float64, torch.complex128] if torch.opencl.get_device_properties().fp64 else []
+    for dtype in dtypes:
+        x, y, z = (torch.randn(shape).to(dtype) for shape in [(3, 40, 50), (3, 50, 60), (3, 40, 60)])
+        a, b, c = (tensor.to("opencl") for tensor in (x, y, z))
+        x, y, z = (tensor.to(torch.complex128 if dtype.is_complex else torch.float64) for tensor in (x, y, z))
+        tolerances = {"rtol": 1e-2, "atol": 1e-1} if dtype.itemsize == 2 else {"rtol": 1e-4, "atol": 1e-4}
+        before = stub.stub_gemms()
+        check(a @ b, x @ y, **tolerances)
+        check(b.mT @ a.mT, y.mT @ x.mT, **tolerances)
+        check(a[0, ::2, 5:45] @ b[0, 5:45, 3:], x[0, ::2, 5:45] @ y[0, 5:45, 3:], **tolerances)
+        alpha, beta = (2 - 1j, 1j) if dtype.is_complex else (-2, 0.5)
+        check(torch.baddbmm(c, a, b, alpha=alpha, beta=beta), z * beta + alpha * (x @ y), **tolerances)
+        check(c[0].clone().addmm_(a[0], b[0]), z[0] + x[0] @ y[0], **tolerances)
+        assert stub.stub_gemms() == before + 5, (dtype, stub.stub_gemms() - before)
+    # cuBLAS has no such strides and dtypes: our own kernels compute these.
+    before = stub.stub_gemms()
+    a, x = torch.randn(20, 40).to("opencl"), torch.arange(12).reshape(3, 4)
+    check(a[:, ::2] @ a[:, :20].t(), a.cpu()[:, ::2] @ a.cpu()[:, :20].t(), rtol=1e-4, atol=1e-4)
+    check(x.to("opencl") @ x.t().to("opencl"), x @ x.t())
+    print(stub.stub_gemms() - before)
+    """
+    assert run(code, environment) == "0"
+
+
+def test_commands_are_in_order_on_every_stream(environment):
+    code = """
+    x = torch.randint(-3, 4, (256, 256)).double().float()
+    a = x.to("opencl")
+
+    def work(results, index):
+        # Each value depends on kernels before and after a matmul of CUDA's, whose commands are late; a large tensor
+        # makes the kernels later still.
+        with torch.opencl.stream(torch.opencl.Stream()):
+            own, large = a.clone(), torch.ones(1 << 21, device="opencl")
+            for step in range(10):
+                large.sin_()
+                own = (own + index).remainder(5)
+                own = (own @ own).remainder(7)
+                own = torch.cumsum(own, 0).remainder(3)
+            event = torch.opencl.Event()
+            event.record()
+        event.wait()
+        results[index] = own.cpu()
+
+    def expected(index):
+        own = x.clone()
+        for step in range(10):
+            own = (own + index).remainder(5)
+            own = (own @ own).remainder(7)
+            own = torch.cumsum(own, 0).remainder(3)
+        return own
+
+    results = {}
+    threads = [threading.Thread(target=work, args=(results, index)) for index in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    for index in range(4):
+        check(results[index], expected(index), rtol=0, atol=0)
+    # Freed memory is given to the next tensor before the matmul that reads it has run.
+    total = torch.zeros(256, 256, device="opencl")
+    for step in range(20):
+        total = (a + step) @ a + total * 0.5
+    host = torch.zeros(256, 256)
+    for step in range(20):
+        host = (x + step) @ x + host * 0.5
+    check(total, host, rtol=1e-5, atol=1e-2)
+    print(stub.stub_gemms())
+    """
+    assert run(code, environment) == "60"
+
+
+def test_memory_and_descriptors_are_freed(environment):
+    code = """
+    def use():
+        tensors = [torch.ones(1 << 22, device="opencl") for _ in range(4)]
+        x = torch.ones(300, 300, device="opencl")
+        return (x @ x).sum().item() + sum(tensor[0].item() for tensor in tensors)
+
+    use()
+    torch.opencl.empty_cache()
+    before = stub.stub_live_allocations(), descriptors()
+    print(use() == 300 ** 3 + 4, stub.stub_live_allocations() > before[0])
+    torch.opencl.empty_cache()
+    print((stub.stub_live_allocations(), descriptors()) == before)
+    """
+    for fault in ("", "borrow"):
+        assert run(code, environment, STUB_FAULT=fault).split() == ["True"] * 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("export", "CUDA_ERROR_NOT_SUPPORTED"),
+        ("import", "clCreateBufferWithProperties failed with CL_INVALID_OPERATION"),
+        ("bytes", "CUDA and OpenCL do not see what the other writes to shared memory"),
+        ("order", "commands of OpenCL and CUDA cannot be ordered"),
+    ],
+)
+def test_a_device_that_fails_the_test_has_ordinary_buffers(environment, fault, reason):
+    code = """
+    x = torch.randn(300, 300)
+    a = x.to("opencl")
+    check(a @ a, x @ x, rtol=1e-3, atol=1e-3)
+    print(stub.stub_gemms(), blas.blas_obstacles()["cublas"])
+    try:
+        blas.preferred_blas_library("cublas")
+    except RuntimeError as error:
+        print(error)
+    """
+    lines = run(code, environment, STUB_FAULT=fault, TORCH_OPENCL_BLAS="auto").splitlines()
+    assert lines[0].startswith("0 ") and reason in lines[0]
+    assert "'cublas' cannot be used on" in lines[1] and reason in lines[1]
+
+
+def test_a_matmul_that_cublas_refuses_is_an_error(environment):
+    code = """
+    x = torch.ones(40, 40, device="opencl")
+    try:
+        x @ x
+    except RuntimeError as error:
+        print(error)
+    print((x + 1).sum().item())
+    """
+    message, total = run(code, environment, STUB_FAULT="gemm").splitlines()
+    assert message.startswith("cuBLAS: ") and total == "3200.0"
+
+
+def test_a_failure_on_the_device_is_raised_by_the_next_wait(environment):
+    code = """
+    x = torch.ones(40, 40, device="opencl")
+    y = x @ x
+    for call in (y.cpu, torch.opencl.synchronize, (y + 1).sum().item):
+        try:
+            print("no error", call())
+        except RuntimeError as error:
+            print(error)
+    """
+    for line in run(code, environment, STUB_FAULT="device").splitlines():
+        assert "a matmul of cuBLAS failed on the device with error 719" in line
+
+
+def test_a_graph_holds_our_own_kernels(environment):
+    code = """
+    x = torch.ones(64, 64, device="opencl")
+    (x @ x).cpu()
+    before, graph = stub.stub_gemms(), torch.opencl.OpenCLGraph()
+    with torch.opencl.graph(graph):
+        y = x @ x
+    x.fill_(2)
+    graph.replay()
+    print(y[0, 0].item(), before, stub.stub_gemms())
+    """
+    assert run(code, environment) == "256.0 1 1"
+
+
+def test_auto_measures_cublas(environment, tmp_path):
+    code = """
+    x = torch.randn(300, 300)
+    a = x.to("opencl")
+    check(a @ a, x @ x, rtol=1e-3, atol=1e-3)
+    print(stub.stub_gemms() > 0, *blas.blas_choices().values())
+    """
+    # The stub's loop is slower than any other library; the second process reads the choice.
+    more = {"TORCH_OPENCL_BLAS": "auto", "TORCH_OPENCL_CACHE": str(tmp_path)}
+    first, second = (run(code, environment, **more).split() for _ in range(2))
+    assert first[0] == "True" and second == ["False", first[1]] and first[1] != "cublas"
+
+
+def test_info_says_why_a_library_is_not_used(environment):
+    done = run_python("-m torch_opencl.info", **environment, STUB_FAULT="export")
+    assert "cublas cannot be used: CUDA: DriverError(CUDA_ERROR_NOT_SUPPORTED" in done.stdout
+
+
+def test_users_of_another_library_have_no_cuda_context(environment):
+    code = 'torch.ones(2, device="opencl"); print(stub.stub_live_allocations(), blas.blas_obstacles()["cublas"])'
+    line = run(f"    {code}\n", environment, TORCH_OPENCL_BLAS="opencl")
+    assert line == "0 TORCH_OPENCL_BLAS was 'opencl' at the first use of the device"
