@@ -25,7 +25,7 @@ const LARGEST: i64 = 2048;
 /// Size of a corner of the matmul that a library must first compute fast enough: for dtypes that a processor does not
 /// support, PyTorch has plain loops.
 const CORNER: i64 = 256;
-/// If the estimate from the corner is more than this many times slower than our kernels, the host is not measured.
+/// If the estimate from the corner is more than this many times slower than our kernels, a library is not measured.
 const HOPELESS: u32 = 4;
 /// Number of measurements of a matmul, unless they take longer than [`BUDGET`] in total.
 const ROUNDS: usize = 3;
@@ -53,7 +53,7 @@ impl SizeClass {
         Self {
             device: device.index,
             dtype: dtype.name(),
-            is_tf32: dtype == DType::F32 && allows_tf32(),
+            is_tf32: matches!(dtype, DType::F32 | DType::C64) && allows_tf32(),
             logarithms: logarithms(size),
             threads: host::threads(),
         }

@@ -12,9 +12,10 @@ use cudarc::cublas::sys::{
     cudaDataType as Data,
 };
 use cudarc::cublas::CudaBlas;
-use cudarc::driver::CudaStream;
 
 use super::{Matmul, MatmulSize};
+use crate::cl::cuda::Link;
+use crate::cl::Queue;
 use crate::error::{Error, Result};
 use crate::kernels::DType;
 use crate::ops::matmul as ours;
@@ -47,19 +48,18 @@ pub fn matmul(matmul: &Matmul<'_>) -> Result<()> {
     let device = device_of_address(matmul.out.address)?;
     let context = &device.state()?.context;
     let link = context.cuda().map_err(failed)?;
-    let blas = session(device.index, link.stream())?;
+    let queue = current_stream(device.index)?.queue(context)?;
+    let blas = session(link, queue)?;
     let (Some(layout), Some(numbers), Some(addresses)) =
         (Layout::of(matmul), matmul.dtype().and_then(Numbers::of), Addresses::of(matmul))
     else {
         return Err(Error::Unsupported(format!("cuBLAS: unsupported matmul of {}", matmul.out.describe())));
     };
-    scale_bias(matmul)?;
     let alpha = Scale::of(matmul.alpha, &numbers);
-    let adds = Scalar { real: if matmul.bias.is_some() { 1.0 } else { 0.0 }, ..Scalar::default() };
-    let beta = Scale::of(adds, &numbers);
+    let beta = Scale::of(if matmul.adds_in_place() { matmul.beta } else { scale_bias(matmul)? }, &numbers);
     let (first, second) = if layout.exchanged { (addresses.b, addresses.a) } else { (addresses.a, addresses.b) };
     let Layout { rows, columns, k, batches, left, right, out, exchanged } = layout;
-    link.run(context, current_stream(device.index)?.queue(context)?, || {
+    link.run(context, queue, || {
         // SAFETY: the layout was checked against the tensors at these addresses, which the queue's order keeps alive.
         let done = unsafe {
             gemm_strided_batched_ex(
@@ -92,20 +92,23 @@ pub fn matmul(matmul: &Matmul<'_>) -> Result<()> {
     })
 }
 
-/// The handles of the devices used, by index; created on first use, kept as long as the process lives.
-static SESSIONS: Mutex<BTreeMap<i32, Arc<CudaBlas>>> = Mutex::new(BTreeMap::new());
+/// The handle of each stream used, by CUDA's pointer to the stream; created on first use, kept as long as the process
+/// lives. Streams do not share a handle, because its workspace is for one matmul at a time.
+static SESSIONS: Mutex<BTreeMap<usize, Arc<CudaBlas>>> = Mutex::new(BTreeMap::new());
 
-fn session(device: i32, stream: &Arc<CudaStream>) -> Result<Arc<CudaBlas>> {
+fn session(link: &Link, queue: &Queue) -> Result<Arc<CudaBlas>> {
+    let stream = link.stream(queue)?;
     let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(session) = sessions.get(&device) {
+    if let Some(session) = sessions.get(&(stream.cu_stream() as usize)) {
         return Ok(Arc::clone(session));
     }
-    let session = Arc::new(CudaBlas::new(Arc::clone(stream)).map_err(failed)?);
+    let _bound = link.bind()?;
+    let session = Arc::new(CudaBlas::new(Arc::clone(&stream)).map_err(failed)?);
     // Sums of halves that are split stay float32.
     let math = cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
     // SAFETY: the handle is live.
     unsafe { cublasSetMathMode(*session.handle(), math) }.result().map_err(failed)?;
-    sessions.insert(device, Arc::clone(&session));
+    sessions.insert(stream.cu_stream() as usize, Arc::clone(&session));
     Ok(session)
 }
 
@@ -113,14 +116,16 @@ fn failed(cause: impl Display) -> Error {
     Error::Invalid(format!("cuBLAS: {cause}"))
 }
 
-/// Writes `beta * bias` to the result, to which cuBLAS then adds: a matmul with K = 0.
-fn scale_bias(matmul: &Matmul<'_>) -> Result<()> {
-    let Some(bias) = matmul.bias else { return Ok(()) };
+/// Writes `beta * bias` to the result, to which cuBLAS then adds: a matmul with K = 0. Returns the factor of the result,
+/// 0 without a bias.
+fn scale_bias(matmul: &Matmul<'_>) -> Result<Scalar> {
+    let Some(bias) = matmul.bias else { return Ok(Scalar::default()) };
     let nothing = MatmulSize { k: 0, ..matmul.size() };
     matmul.with_corner(&nothing, |part| {
         let (a, b) = (Tensor { address: 0, ..part.a }, Tensor { address: 0, ..part.b });
         ours::matmul(&part.out, &a, &b, &bias, Scalar::default(), part.beta, Activation::None)
-    })
+    })?;
+    Ok(Scalar { real: 1.0, ..Scalar::default() })
 }
 
 /// CUDA's addresses of the first elements.

@@ -1,9 +1,9 @@
 //! Device memory.
 
 use opencl3::memory::{
-    create_buffer, create_buffer_with_properties, get_mem_object_info, release_mem_object, retain_mem_object,
-    CL_MEM_ALLOC_HOST_PTR, CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_HOST_PTR, CL_MEM_OBJECT_BUFFER,
-    CL_MEM_READ_WRITE, CL_MEM_SIZE, CL_MEM_TYPE, CL_MEM_USES_SVM_POINTER, CL_MEM_USE_HOST_PTR,
+    create_buffer, get_mem_object_info, release_mem_object, retain_mem_object, CL_MEM_ALLOC_HOST_PTR,
+    CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_HOST_PTR, CL_MEM_OBJECT_BUFFER, CL_MEM_READ_WRITE, CL_MEM_SIZE,
+    CL_MEM_TYPE, CL_MEM_USES_SVM_POINTER, CL_MEM_USE_HOST_PTR,
 };
 use opencl3::types::cl_mem;
 
@@ -91,14 +91,18 @@ impl Buffer {
     }
 
     /// Allocates `size` bytes for tensors: memory that CUDA uses too where the device has a connection to CUDA;
-    /// otherwise, or if that fails, an ordinary buffer. `is_large`: more than the driver reports as the most, see
-    /// [`Self::large`].
+    /// otherwise, or if CUDA cannot share it, an ordinary buffer. `is_large`: more than the driver reports as the most,
+    /// see [`Self::large`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if CUDA has no memory; errors of the OpenCL driver.
     pub fn for_tensors(context: &Context, size: usize, host_visible: bool, is_large: bool) -> Result<Self> {
-        let in_cuda = context.cuda().ok().and_then(|link| link.allocate(context, size).ok());
-        match in_cuda {
-            Some(buffer) => Ok(buffer),
-            None if is_large => Self::large(context, size, host_visible),
-            None => Self::new(context, size, host_visible),
+        match context.cuda().map(|link| link.allocate(context, size)) {
+            Ok(Ok(buffer)) => Ok(buffer),
+            // A driver that allocates memory at its first use would report this only in a kernel.
+            Ok(Err(error @ Error::OutOfMemory(_))) => Err(error),
+            _ if is_large => Self::large(context, size, host_visible),
+            _ => Self::new(context, size, host_visible),
         }
     }
 
@@ -110,7 +114,9 @@ impl Buffer {
         let properties = [CL_EXTERNAL_MEMORY_HANDLE_OPAQUE_FD_KHR, memory.descriptor() as isize, 0];
         let (list, none) = (properties.as_ptr().cast(), std::ptr::null_mut());
         // SAFETY: the list ends with 0, and the descriptor is of memory with `size` bytes, which outlives the buffer.
-        let result = unsafe { create_buffer_with_properties(context.handle, list, CL_MEM_READ_WRITE, size, none) };
+        let result = unsafe {
+            opencl3::memory::create_buffer_with_properties(context.handle, list, CL_MEM_READ_WRITE, size, none)
+        };
         let handle = MemHandle(check("clCreateBufferWithProperties", result)?);
         memory.imported();
         Ok(Self { handle, size, storage: Storage::Cuda(memory) })

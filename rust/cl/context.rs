@@ -55,6 +55,11 @@ impl Context {
         self.cuda.as_ref().map_err(String::as_str)
     }
 
+    /// The place where a failure of CUDA's commands is recorded.
+    pub(super) fn cuda_failure(&self) -> cuda::Failure {
+        self.cuda.as_ref().map(cuda::Link::failure).unwrap_or_default()
+    }
+
     /// The `cl_context`, for interoperation with other OpenCL code.
     pub fn native_handle(&self) -> usize {
         self.handle as usize

@@ -3,7 +3,7 @@
 //! NVIDIA's driver takes 11 us for a launch with an event on a queue with timestamps, and 5 us without one. A chain of
 //! 1000 additions of 4 elements on PoCL with two cores is enqueued in 6 us each instead of 11.
 
-use std::ffi::c_void;
+use std::ffi::{c_void, CStr};
 use std::sync::OnceLock;
 
 use opencl3::command_queue as api;
@@ -68,18 +68,25 @@ type EnqueueKernel = unsafe extern "C" fn(
 fn function() -> Option<EnqueueKernel> {
     static FUNCTION: OnceLock<Option<EnqueueKernel>> = OnceLock::new();
     *FUNCTION.get_or_init(|| {
-        if std::env::var_os("OPENCL_DYLIB_PATH").is_some() {
+        let found = of_loader(c"clEnqueueNDRangeKernel")?;
+        // SAFETY: a function of that name has this type (OpenCL 1.2, section 5.8).
+        Some(unsafe { std::mem::transmute::<*mut c_void, EnqueueKernel>(found) })
+    })
+}
+
+/// A function of the loader, by its name. `None` if there is none, or if an environment variable makes the crate load
+/// another library.
+pub(super) fn of_loader(name: &CStr) -> Option<*mut c_void> {
+    if std::env::var_os("OPENCL_DYLIB_PATH").is_some() {
+        return None;
+    }
+    // SAFETY: the names end with a zero; the library is already loaded, and is never unloaded.
+    let found = unsafe {
+        let library = libc::dlopen(c"libOpenCL.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
+        if library.is_null() {
             return None;
         }
-        // SAFETY: the names end with a zero; the library is already loaded, and is never unloaded.
-        let found = unsafe {
-            let library = libc::dlopen(c"libOpenCL.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
-            if library.is_null() {
-                return None;
-            }
-            libc::dlsym(library, c"clEnqueueNDRangeKernel".as_ptr())
-        };
-        // SAFETY: a function of that name has this type (OpenCL 1.2, section 5.8).
-        (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, EnqueueKernel>(found) })
-    })
+        libc::dlsym(library, name.as_ptr())
+    };
+    (!found.is_null()).then_some(found)
 }

@@ -11,8 +11,8 @@ use opencl3::event::{
 };
 use opencl3::types::{cl_context, cl_event};
 
+use super::check;
 use super::interrupt::{is_possible, Latch};
-use super::{check, Context};
 use crate::error::{Error, Result};
 
 /// An owning `cl_event`.
@@ -30,12 +30,7 @@ unsafe impl Sync for Event {}
 
 impl Event {
     /// An event that completes when [`Self::complete`] is called.
-    pub(super) fn user(context: &Context) -> Result<Self> {
-        Self::user_of(context.handle)
-    }
-
-    /// [`Self::user`] for the handle of a context.
-    pub(super) fn user_of(context: cl_context) -> Result<Self> {
+    pub(super) fn user(context: cl_context) -> Result<Self> {
         check("clCreateUserEvent", create_user_event(context)).map(|handle| Self { handle, position: 0 })
     }
 

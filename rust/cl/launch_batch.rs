@@ -60,7 +60,7 @@ impl LaunchBatch {
         if start == Start::Now || !self.is_enabled || self.event.is_some() {
             return Ok(None);
         }
-        Ok(Some(self.event.insert(Event::user_of(self.context)?).handle))
+        Ok(Some(self.event.insert(Event::user(self.context)?).handle))
     }
 
     /// Counts a command other than a marker; returns the new count.

@@ -39,6 +39,8 @@ pub struct Queue {
     /// Locked while a command is enqueued, never during a wait.
     batch: Mutex<LaunchBatch>,
     pub(super) throttle: QueueThrottle,
+    /// Of CUDA's commands between those of the queue.
+    cuda: cuda::Failure,
 }
 
 // SAFETY: enqueueing on a queue is thread-safe (OpenCL 1.2, section A.2).
@@ -99,6 +101,7 @@ impl Queue {
             batch: Mutex::new(LaunchBatch::new(context)),
             is_cpu: context.is_cpu(),
             throttle: QueueThrottle::new(context.is_cpu()),
+            cuda: context.cuda_failure(),
         }
     }
 
@@ -338,7 +341,7 @@ impl Queue {
     /// See [`Self::wait`].
     pub fn finish(&self) -> Result<()> {
         if self.is_known_idle() {
-            return cuda::check_commands();
+            return self.cuda.check();
         }
         self.wait(&self.marker()?)
     }
@@ -346,10 +349,10 @@ impl Queue {
     /// Blocks until a command of this queue has completed; returns immediately if that is known.
     ///
     /// # Errors
-    /// See [`Event::wait`] and [`cuda::check_commands`].
+    /// See [`Event::wait`] and [`cuda::Failure::check`].
     pub fn wait(&self, event: &Event) -> Result<()> {
         if self.is_known_complete(event) {
-            return Ok(());
+            return self.cuda.check();
         }
         // Some drivers (PoCL's `basic` device) do nothing before a flush, and would wait forever.
         self.flush()?;
@@ -361,20 +364,18 @@ impl Queue {
         drop(compiler);
         self.note_complete(event);
         cache_check::verify();
-        cuda::check_commands()
+        self.cuda.check()
     }
 
     /// Returns true if a command of this queue has completed.
     ///
     /// # Errors
-    /// See [`Event::is_complete`].
+    /// See [`Event::is_complete`] and [`cuda::Failure::check`].
     pub fn is_complete(&self, event: &Event) -> Result<bool> {
-        if self.is_known_complete(event) {
-            return Ok(true);
-        }
-        let complete = event.is_complete()?;
+        let complete = self.is_known_complete(event) || event.is_complete()?;
         if complete {
             self.note_complete(event);
+            self.cuda.check()?;
         }
         Ok(complete)
     }

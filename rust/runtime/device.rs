@@ -201,9 +201,15 @@ impl DeviceState {
         self.streams.all().filter_map(|stream| Some((stream.trace_id()?, stream.id())))
     }
 
-    /// Blocks until every stream of the device has finished.
+    /// Blocks until every stream of the device has finished, even if commands of one have failed.
+    ///
+    /// # Errors
+    /// The first error; [`Error::Interrupted`] at once.
     pub fn synchronize(&self) -> Result<()> {
-        self.streams.all().try_for_each(Stream::synchronize)
+        self.streams.all().map(Stream::synchronize).try_fold(Ok(()), |first, next| match next {
+            Err(Error::Interrupted) => Err(Error::Interrupted),
+            next => Ok(first.and(next)),
+        })?
     }
 
     /// Raises the faults that kernels recorded, on any stream; for callers that have synchronised the device.

@@ -5,9 +5,10 @@
 // mapping (CL_MEM_USE_HOST_PTR), which a driver for CPUs uses in place. A thread is CUDA's stream: each command waits a
 // little, so that a missing order of commands gives wrong results, and a matmul is a loop.
 //
-// STUB_FAULT is a fault to simulate: "export" and "import" of memory fail, "bytes" are copied wrongly, "order": a stream
-// never sees the number it waits for, "gemm": cuBLAS refuses, "device": commands fail on the device. With
-// "borrow", which is not a fault, an import does not take over the file descriptor.
+// STUB_FAULT is a fault to simulate: "export", "import" and "acquire" of memory fail, "memory": there are only 256 MiB,
+// "bytes" are copied wrongly, "private": OpenCL's buffer is other memory, "early": a stream does not wait for the number,
+// "late": its callback comes before its commands, "copy" and "device": a copy or a matmul fails on the device, "gemm":
+// cuBLAS refuses.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_ext.h>
 #include <CL/cl_layer.h>
@@ -38,6 +39,7 @@ using Status = int;
 using Address = uint64_t;
 constexpr Status SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, LAUNCH_FAILED = 719, NOT_SUPPORTED = 801;
 constexpr size_t GRANULARITY = 2 << 20;
+constexpr int64_t MEMORY = 256 << 20;
 constexpr char UUID[16] = "CUDA stub, 15 b";
 constexpr char EXTENSIONS[] = " cl_khr_external_memory cl_khr_external_memory_opaque_fd cl_khr_device_uuid";
 
@@ -46,16 +48,20 @@ bool fails(const char* fault) {
   return chosen != nullptr && std::strcmp(chosen, fault) == 0;
 }
 
-std::atomic<int64_t> live_allocations, gemms;
+std::atomic<int64_t> live_allocations, live_bytes, imports, acquired, gemms;
+constexpr auto LATENCY = std::chrono::milliseconds(1), SHORT = std::chrono::milliseconds(0);
 
 /// Commands in order, each after a short delay.
 class Stream {
  public:
   Stream() : thread_([this] { run(); }) { thread_.detach(); }
 
-  void add(std::function<void()> command) {
+  void add(std::function<void()> command, std::chrono::milliseconds latency = LATENCY) {
     std::lock_guard lock(mutex_);
-    commands_.push_back(std::move(command));
+    commands_.push_back([=] {
+      std::this_thread::sleep_for(latency);
+      command();
+    });
     changed_.notify_all();
   }
 
@@ -74,7 +80,6 @@ class Stream {
       changed_.wait(lock, [this] { return !commands_.empty(); });
       std::function<void()> command = commands_.front();
       lock.unlock();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
       command();
       lock.lock();
       commands_.pop_front();
@@ -187,7 +192,8 @@ cl_mem CL_API_CALL create_buffer(cl_context context, const cl_mem_properties* pr
     return driver->clCreateBufferWithProperties(context, properties, flags, size, host, status);
   }
   int descriptor = int(properties[1]);
-  void* memory = fails("import") ? MAP_FAILED : mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  int sharing = fails("private") ? MAP_PRIVATE : MAP_SHARED;
+  void* memory = fails("import") ? MAP_FAILED : mmap(nullptr, size, PROT_READ | PROT_WRITE, sharing, descriptor, 0);
   if (memory == MAP_FAILED) {
     *status = CL_INVALID_OPERATION;
     return nullptr;
@@ -204,8 +210,22 @@ cl_mem CL_API_CALL create_buffer(cl_context context, const cl_mem_properties* pr
     delete mapping;
   };
   driver->clSetMemObjectDestructorCallback(buffer, unmap, new Mapping{memory, size});
-  if (!fails("borrow")) close(descriptor);
+  // An import takes over the descriptor.
+  close(descriptor);
+  ++imports;
   return buffer;
+}
+
+cl_int CL_API_CALL acquire(cl_command_queue queue, cl_uint count, const cl_mem*, cl_uint, const cl_event*, cl_event*) {
+  if (fails("acquire")) return CL_INVALID_MEM_OBJECT;
+  acquired += count;
+  return driver->clEnqueueMarkerWithWaitList(queue, 0, nullptr, nullptr);
+}
+
+void* CL_API_CALL extension_function(cl_platform_id platform, const char* name) {
+  bool is_acquire = std::strcmp(name, "clEnqueueAcquireExternalMemObjectsKHR") == 0;
+  return is_acquire ? reinterpret_cast<void*>(acquire)
+                    : driver->clGetExtensionFunctionAddressForPlatform(platform, name);
 }
 
 }  // namespace
@@ -216,6 +236,8 @@ extern "C" {
 
 int64_t stub_live_allocations() { return live_allocations; }
 int64_t stub_gemms() { return gemms; }
+int64_t stub_imports_not_acquired() { return imports - acquired; }
+int64_t stub_has_current_context() { return current_context != nullptr; }
 
 // --- the OpenCL layer
 
@@ -234,6 +256,7 @@ cl_int CL_API_CALL clInitLayer(cl_uint entries, const cl_icd_dispatch* target, c
   layer = *target;
   layer.clGetDeviceInfo = device_info;
   layer.clCreateBufferWithProperties = create_buffer;
+  layer.clGetExtensionFunctionAddressForPlatform = extension_function;
   *count = std::min<cl_uint>(entries, sizeof(layer) / sizeof(void*));
   *dispatch = &layer;
   return CL_SUCCESS;
@@ -258,17 +281,20 @@ Status cuMemGetAllocationGranularity(size_t* size, const void*, int) { return *s
 
 Status cuMemCreate(uint64_t* handle, size_t size, const void*, unsigned long long) {
   if (size % GRANULARITY != 0) return INVALID_VALUE;
+  if (fails("memory") && live_bytes + int64_t(size) > MEMORY) return OUT_OF_MEMORY;
   int file = memfd_create("stub", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, off_t(size)) != 0) return OUT_OF_MEMORY;
   // As uninitialised memory may be.
   std::vector<char> garbage(size, '\xEE');
   if (pwrite(file, garbage.data(), size, 0) != ssize_t(size)) return OUT_OF_MEMORY;
   ++live_allocations;
+  live_bytes += int64_t(size);
   return *handle = uint64_t(file), SUCCESS;
 }
 
 Status cuMemRelease(uint64_t handle) {
   --live_allocations;
+  live_bytes -= int64_t(lseek(int(handle), 0, SEEK_END));
   return close(int(handle)) == 0 ? SUCCESS : INVALID_VALUE;
 }
 
@@ -309,7 +335,7 @@ Status cuStreamDestroy_v2(Stream*) { return SUCCESS; }
 
 Status cuStreamWaitValue32_v2(Stream* stream, Address address, uint32_t value, unsigned) {
   stream->add([=] {
-    while (fails("order") || int32_t(*pointer<std::atomic<uint32_t>>(address) - value) < 0) {
+    while (!fails("early") && int32_t(*pointer<std::atomic<uint32_t>>(address) - value) < 0) {
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
   });
@@ -317,7 +343,11 @@ Status cuStreamWaitValue32_v2(Stream* stream, Address address, uint32_t value, u
 }
 
 Status cuStreamAddCallback(Stream* stream, void (*callback)(Stream*, Status, void*), void* argument, unsigned) {
-  stream->add([=] { callback(stream, stream->status, argument); });
+  if (fails("late")) {
+    callback(stream, SUCCESS, argument);
+  } else {
+    stream->add([=] { callback(stream, stream->status, argument); });
+  }
   return SUCCESS;
 }
 
@@ -325,12 +355,13 @@ Status cuMemcpyDtoDAsync_v2(Address target, Address source, size_t size, Stream*
   stream->add([=] {
     std::memcpy(pointer<void>(target), pointer<void>(source), size);
     if (fails("bytes")) *pointer<char>(target + size / 2) ^= 1;
+    if (fails("copy")) stream->status = LAUNCH_FAILED;
   });
   return SUCCESS;
 }
 
 Status cuMemsetD8Async(Address target, unsigned char byte, size_t size, Stream* stream) {
-  stream->add([=] { std::memset(pointer<void>(target), byte, size); });
+  stream->add([=] { std::memset(pointer<void>(target), byte, size); }, SHORT);
   return SUCCESS;
 }
 

@@ -11,12 +11,18 @@ pub enum Link {}
 #[derive(Debug)]
 pub enum Memory {}
 
-/// Succeeds: nothing can have failed.
-///
-/// # Errors
-/// None.
-pub fn check_commands() -> Result<()> {
-    Ok(())
+/// Never holds a failure.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Failure;
+
+impl Failure {
+    /// Succeeds.
+    ///
+    /// # Errors
+    /// None.
+    pub fn check(self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl Link {
@@ -26,6 +32,11 @@ impl Link {
     /// The reason.
     pub fn open(_context: &Context) -> std::result::Result<Self, String> {
         Err("this build of torch-opencl excludes it (a cargo feature)".to_owned())
+    }
+
+    /// Is never called.
+    pub fn failure(&self) -> Failure {
+        match *self {}
     }
 
     /// Is never called.

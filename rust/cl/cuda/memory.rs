@@ -1,12 +1,12 @@
 //! Memory that CUDA allocates and exports.
 
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUdeviceptr, CUmemAllocationHandleType, CUmemAllocationProp};
 use cudarc::driver::CudaContext;
 
-use super::failed;
+use super::{bind, failed, failed_allocation};
 use crate::error::Result;
 
 /// Memory of a CUDA device, with an address there and a file descriptor for another driver.
@@ -17,13 +17,13 @@ pub struct Memory {
     size: usize,
     /// 0 if no address has been reserved.
     address: CUdeviceptr,
-    descriptor: Option<RawFd>,
-    import_takes_descriptor: bool,
+    /// `None` once OpenCL owns it.
+    descriptor: Option<OwnedFd>,
 }
 
 impl Memory {
     /// Sizes of allocations are multiples of this number of bytes.
-    pub(super) fn granularity(cuda: &CudaContext) -> Result<usize> {
+    fn granularity(cuda: &CudaContext) -> Result<usize> {
         let (mut bytes, least) = (0, sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM);
         // SAFETY: both pointers are to locals.
         unsafe { sys::cuMemGetAllocationGranularity(&raw mut bytes, &properties(cuda), least) }
@@ -32,16 +32,14 @@ impl Memory {
         Ok(bytes.max(1))
     }
 
-    /// Allocates at least `size` bytes.
-    pub(super) fn allocate(cuda: &Arc<CudaContext>, size: usize, import_takes_descriptor: bool) -> Result<Self> {
-        cuda.bind_to_thread().map_err(failed)?;
+    /// Allocates at least `size` bytes; the context is current.
+    pub(super) fn allocate(cuda: &Arc<CudaContext>, size: usize) -> Result<Self> {
         let size = size.next_multiple_of(Self::granularity(cuda)?);
         let mut handle = 0;
         // SAFETY: both pointers are to locals.
-        unsafe { sys::cuMemCreate(&raw mut handle, size, &properties(cuda), 0) }.result().map_err(failed)?;
+        unsafe { sys::cuMemCreate(&raw mut handle, size, &properties(cuda), 0) }.result().map_err(failed_allocation)?;
         // From here on, dropping it frees what it has.
-        let mut memory =
-            Self { cuda: Arc::clone(cuda), handle, size, address: 0, descriptor: None, import_takes_descriptor };
+        let mut memory = Self { cuda: Arc::clone(cuda), handle, size, address: 0, descriptor: None };
         let access = sys::CUmemAccessDesc {
             location: location(cuda),
             flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
@@ -55,8 +53,8 @@ impl Memory {
             sys::cuMemExportToShareableHandle((&raw mut descriptor).cast(), handle, FILE_DESCRIPTOR, 0)
                 .result()
                 .map_err(failed)?;
+            memory.descriptor = Some(OwnedFd::from_raw_fd(descriptor));
         }
-        memory.descriptor = Some(descriptor);
         Ok(memory)
     }
 
@@ -65,32 +63,29 @@ impl Memory {
         self.address
     }
 
-    /// The file descriptor for an import; −1 after an import that took it.
+    /// The file descriptor for an import; −1 after it.
     pub fn descriptor(&self) -> RawFd {
-        self.descriptor.unwrap_or(-1)
+        self.descriptor.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Records that another driver has imported the descriptor.
+    /// Records that OpenCL has imported the descriptor, and owns it from then on.
     pub fn imported(&mut self) {
-        if self.import_takes_descriptor {
-            self.descriptor = None;
-        }
+        let _ = self.descriptor.take().map(IntoRawFd::into_raw_fd);
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
         // Failures cannot be reported here; they leak memory.
-        let _ = self.cuda.bind_to_thread();
-        // SAFETY: the handle, the address and the descriptor are owned, and OpenCL has released its buffer. Unmapping
-        // memory that was never mapped fails without an effect.
+        let Ok(_bound) = bind(&self.cuda) else { return };
+        // SAFETY: handle and address are owned, and OpenCL has released its buffer. Unmapping memory that was never
+        // mapped fails without an effect.
         unsafe {
             if self.address != 0 {
                 let _ = sys::cuMemUnmap(self.address, self.size);
                 let _ = sys::cuMemAddressFree(self.address, self.size);
             }
             let _ = sys::cuMemRelease(self.handle);
-            drop(self.descriptor.map(|descriptor| OwnedFd::from_raw_fd(descriptor)));
         }
     }
 }

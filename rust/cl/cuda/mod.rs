@@ -1,89 +1,105 @@
 //! CUDA beside OpenCL on an NVIDIA device: memory that both use, and the order of their commands.
 //!
-//! With it, a library of CUDA's computes on tensors without a copy. CUDA allocates memory and exports it as a file
+//! This lets CUDA's libraries compute on tensors without a copy. CUDA allocates memory and exports it as a file
 //! descriptor; OpenCL imports that as a buffer (`cl_khr_external_memory_opaque_fd`), see [`Memory`].
 //!
-//! CUDA's commands run on one stream. Before them the OpenCL queue writes a number to a flag in shared memory, and the
-//! stream waits for that number. After them a callback of the stream completes a user event that the queue waits for.
-//! The host waits for neither. OpenCL's external semaphores are not used: CUDA can only import semaphores, so a driver
-//! would have to export them from OpenCL.
+//! Each OpenCL queue has a CUDA stream. Before CUDA's commands the queue writes a number to its flag in shared memory,
+//! and the stream waits for that number. After them a callback of the stream completes a user event that the queue
+//! waits for. The host waits for neither. OpenCL's external semaphores are not used: CUDA imports semaphores but exports
+//! none, and it is not known whether NVIDIA's OpenCL driver exports them.
 //!
 //! The first use of a device tests all of this (`probe.rs`). If the test fails, the device has ordinary buffers.
 
+mod acquire;
+mod failure;
 mod memory;
 mod probe;
 
+use std::collections::hash_map::Entry;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::fmt::Display;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::result::device::{get, get_uuid};
-use cudarc::driver::sys::{self, CUresult, CUstream, CUstreamWaitValue_flags_enum};
-use cudarc::driver::{CudaContext, CudaStream};
+use cudarc::driver::result::{ctx, memset_d8_async};
+use cudarc::driver::sys::{self, CUcontext, CUstream, CUstreamWaitValue_flags_enum};
+use cudarc::driver::{CudaContext, CudaStream, DriverError};
 use opencl3::device::Device;
 
-use super::{Buffer, Context, Event, Queue, Start};
+use super::{Buffer, Context, Deferred, Event, Queue, Start, Untraced};
 use crate::error::{catch_panic, Error, Result};
 
+pub use failure::Failure;
 pub use memory::Memory;
 
 /// Bytes of a flag.
 const FLAG: usize = size_of::<u32>();
-/// Number of flags: of queues, of which a process has a few dozen.
+/// Number of flags. Each queue has one; a process has a few dozen queues.
 const FLAGS: usize = 1 << 16;
-
-/// The first error of CUDA's commands on a device, 0 if there is none. CUDA reports it from then on for every call:
-/// only a new process can use the device again.
-static DEVICE_ERROR: AtomicU32 = AtomicU32::new(CUresult::CUDA_SUCCESS as u32);
-
-/// Checks that no command of CUDA's has failed on a device.
-///
-/// # Errors
-/// [`Error::Invalid`] from the first failure on.
-pub fn check_commands() -> Result<()> {
-    match DEVICE_ERROR.load(Ordering::Relaxed) {
-        0 => Ok(()),
-        code => Err(failed(format_args!(
-            "a matmul of cuBLAS failed on the device with error {code}. Its result and what was computed from it are \
-             wrong. Start the process again, with TORCH_OPENCL_BLAS=opencl if that repeats."
-        ))),
-    }
-}
 
 /// The connection of an OpenCL context to CUDA, for one device.
 #[derive(Debug)]
 pub struct Link {
     cuda: Arc<CudaContext>,
-    stream: Arc<CudaStream>,
-    /// True if an import takes over the file descriptor, as in Vulkan; the specification of OpenCL does not say.
-    import_takes_descriptor: bool,
-    /// Locked while commands of CUDA's are enqueued, so that they are on the stream in the order of their flags.
-    flags: Mutex<Flags>,
+    /// For commands that no tensor's stream waits for.
+    queue: Queue,
+    failure: Failure,
+    /// Locked while commands of CUDA's are enqueued.
+    lanes: Mutex<Lanes>,
 }
 
-/// The flags by which queues report how far they are.
+/// The flags and streams of the queues.
 #[derive(Debug)]
-struct Flags {
-    buffer: Buffer,
-    /// CUDA's address of the first one.
+struct Lanes {
+    flags: Buffer,
+    /// CUDA's address of the first flag.
     address: u64,
-    /// For each queue: the index of its flag, and the last number written to it.
-    of_queue: HashMap<usize, (usize, u32)>,
+    of_queue: HashMap<usize, Lane>,
 }
 
-impl Flags {
-    /// The offset in bytes of a queue's flag, and the next number for it.
-    fn next(&mut self, queue: &Queue) -> Result<(usize, u32)> {
-        let unused = self.of_queue.len();
-        let (index, number) = self.of_queue.entry(queue.trace_id()).or_insert((unused, 0));
-        *number = number.wrapping_add(1);
-        if *index >= FLAGS {
+/// What belongs to one queue.
+#[derive(Clone, Debug)]
+struct Lane {
+    stream: Arc<CudaStream>,
+    /// Offset of its flag in bytes.
+    offset: usize,
+    /// The last number written to the flag.
+    number: u32,
+}
+
+impl Lanes {
+    fn of(&mut self, cuda: &Arc<CudaContext>, queue: &Queue) -> Result<&mut Lane> {
+        let count = self.of_queue.len();
+        if count >= FLAGS {
             return Err(failed(format_args!("more than {FLAGS} queues")));
         }
-        Ok((*index * FLAG, *number))
+        match self.of_queue.entry(queue.trace_id()) {
+            Entry::Occupied(lane) => Ok(lane.into_mut()),
+            Entry::Vacant(entry) => {
+                let stream = cuda.new_stream().map_err(failed)?;
+                Ok(entry.insert(Lane { stream, offset: count * FLAG, number: 0 }))
+            }
+        }
     }
+}
+
+/// Restores the CUDA context that was current in this thread: PyTorch may use another device there.
+#[derive(Debug)]
+pub struct Bound(CUcontext);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        // SAFETY: the context was current before, or is null for none. A failure cannot be reported here.
+        let _ = unsafe { ctx::set_current(self.0) };
+    }
+}
+
+/// Makes a context current in this thread for as long as the result lives.
+fn bind(cuda: &CudaContext) -> Result<Bound> {
+    let before = ctx::get_current().map_err(failed)?;
+    cuda.bind_to_thread().map_err(failed)?;
+    Ok(Bound(before.unwrap_or(std::ptr::null_mut())))
 }
 
 impl Link {
@@ -92,105 +108,141 @@ impl Link {
     /// # Errors
     /// The reason why that is not possible.
     pub fn open(context: &Context) -> std::result::Result<Self, String> {
+        let (_deferred, _untraced) = (Deferred::new(), Untraced::begin());
         // cudarc panics where a library lacks a function.
         catch_panic("CUDA", || Self::connect(context)).map_err(|error| error.message())
     }
 
     fn connect(context: &Context) -> Result<Self> {
         let ordinal = ordinal(context)?;
+        let before = ctx::get_current().map_err(failed)?;
+        let _bound = Bound(before.unwrap_or(std::ptr::null_mut()));
         let cuda = CudaContext::new(ordinal).map_err(failed)?;
-        let stream = cuda.new_stream().map_err(failed)?;
-        let import_takes_descriptor = probe::import_takes_descriptor(context, &cuda)?;
-        let memory = Memory::allocate(&cuda, FLAGS * FLAG, import_takes_descriptor)?;
-        let address = memory.address();
-        let buffer = Buffer::of_cuda(context, memory, FLAGS * FLAG)?;
-        let flags = Flags { buffer, address, of_queue: HashMap::new() };
         let queue = Queue::new(context)?;
-        queue.fill(flags.buffer.handle(), 0, &[0; FLAG], flags.buffer.size())?;
+        let flags = shared_buffer(context, &cuda, &queue, FLAGS * FLAG)?;
+        queue.fill(flags.handle(), 0, &[0; FLAG], flags.size())?;
         queue.finish()?;
-        let link = Self { cuda, stream, import_takes_descriptor, flags: Mutex::new(flags) };
-        match probe::run(&link, context, &queue) {
-            Ok(()) => Ok(link),
-            Err(error) => {
-                // Its stream may wait forever, so neither it nor its memory can be freed.
-                std::mem::forget(link);
-                Err(error)
-            }
-        }
+        let lanes = Lanes { address: flags.cuda_address().unwrap_or_default(), flags, of_queue: HashMap::new() };
+        let link = Self { cuda, queue, failure: Failure::default(), lanes: Mutex::new(lanes) };
+        probe::run(&link, context).map(|()| link)
     }
 
     /// Allocates a buffer that CUDA uses too.
     ///
     /// # Errors
-    /// Errors of both drivers.
+    /// [`Error::OutOfMemory`], and other errors of both drivers.
     pub fn allocate(&self, context: &Context, size: usize) -> Result<Buffer> {
-        Buffer::of_cuda(context, Memory::allocate(&self.cuda, size, self.import_takes_descriptor)?, size)
+        let _deferred = Deferred::new();
+        shared_buffer(context, &self.cuda, &self.queue, size)
     }
 
-    /// The stream of CUDA's commands.
-    pub fn stream(&self) -> &Arc<CudaStream> {
-        &self.stream
+    /// Makes the device current in this thread, for calls of CUDA's libraries.
+    ///
+    /// # Errors
+    /// Errors of CUDA.
+    pub fn bind(&self) -> Result<Bound> {
+        bind(&self.cuda)
     }
 
-    /// Calls `work`, which enqueues commands on the stream. They run after everything enqueued on `queue` before, and
-    /// later commands of the queue run after them.
+    /// Where a failure of commands is recorded.
+    pub fn failure(&self) -> Failure {
+        self.failure.clone()
+    }
+
+    /// The stream of the commands that run between those of `queue`.
+    ///
+    /// # Errors
+    /// Errors of CUDA.
+    pub fn stream(&self, queue: &Queue) -> Result<Arc<CudaStream>> {
+        let _bound = self.bind()?;
+        self.lanes().of(&self.cuda, queue).map(|lane| Arc::clone(&lane.stream))
+    }
+
+    /// Calls `work`, which enqueues commands on the queue's stream. They run after everything enqueued on `queue`
+    /// before, and later commands of the queue run after them.
     ///
     /// # Errors
     /// Errors of both drivers and of `work`.
     pub fn run(&self, context: &Context, queue: &Queue, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.in_order(context, queue, work).map(drop)
-    }
-
-    /// [`Self::run`], which returns the event that the queue waits for.
-    fn in_order(&self, context: &Context, queue: &Queue, work: impl FnOnce() -> Result<()>) -> Result<Arc<Event>> {
         queue.make_room(Start::Now)?;
-        let finished = Arc::new(Event::user(context)?);
-        let mut flags = self.flags();
-        self.cuda.bind_to_thread().map_err(failed)?;
-        let (offset, number) = flags.next(queue)?;
-        queue.fill(flags.buffer.handle(), offset, &number.to_ne_bytes(), FLAG)?;
+        let finished = Arc::new(Event::user(context.handle)?);
+        let _bound = self.bind()?;
+        let mut lanes = self.lanes();
+        let (memory, address) = (lanes.flags.handle(), lanes.address);
+        let lane = lanes.of(&self.cuda, queue)?;
+        let number = lane.number.wrapping_add(1);
+        queue.fill(memory, lane.offset, &number.to_ne_bytes(), FLAG)?;
+        lane.number = number;
         queue.flush()?;
-        let (stream, flag) = (self.stream.cu_stream(), flags.address + offset as u64);
+        let (stream, flag) = (&lane.stream, address + lane.offset as u64);
         let equal_or_later = CUstreamWaitValue_flags_enum::CU_STREAM_WAIT_VALUE_GEQ as u32;
         // SAFETY: the flag lies in memory that lives as long as the link.
-        unsafe { sys::cuStreamWaitValue32_v2(stream, flag, number, equal_or_later) }.result().map_err(failed)?;
+        unsafe { sys::cuStreamWaitValue32_v2(stream.cu_stream(), flag, number, equal_or_later) }
+            .result()
+            .map_err(failed)?;
         let done = work();
         // Part of the work may be on the stream even if the rest has failed.
-        let is_ordered = self.complete_after_stream(&finished).and_then(|()| queue.wait_for(&finished));
+        let is_ordered = self.complete_after(stream, finished.clone()).and_then(|()| queue.wait_for(&finished));
         if is_ordered.is_err() {
-            self.stream.synchronize().map_err(failed)?;
+            stream.synchronize().map_err(failed)?;
         }
-        is_ordered.and(done).map(|()| finished)
+        is_ordered.and(done)
     }
 
-    /// Completes an event after everything enqueued on the stream.
-    fn complete_after_stream(&self, event: &Arc<Event>) -> Result<()> {
-        let argument = Arc::into_raw(Arc::clone(event));
+    /// Completes an event after everything enqueued on a stream.
+    fn complete_after(&self, stream: &CudaStream, event: Arc<Event>) -> Result<()> {
+        type Callback = unsafe extern "C" fn(CUstream, sys::CUresult, *mut c_void);
+        // A status that this version of the crate does not know is not a value of its type.
+        type Plain = unsafe extern "C" fn(CUstream, u32, *mut c_void);
+        // SAFETY: the type of the status is an enum of u32.
+        let callback = unsafe { std::mem::transmute::<Plain, Callback>(complete) };
+        let argument = Box::into_raw(Box::new((event, self.failure.clone())));
         // Not `cuLaunchHostFunc`, which is never called after an error on the device: the queue would wait forever.
-        // SAFETY: the callback takes over the reference.
-        let added =
-            unsafe { sys::cuStreamAddCallback(self.stream.cu_stream(), Some(complete), argument.cast_mut().cast(), 0) };
+        // SAFETY: the callback takes over the argument.
+        let added = unsafe { sys::cuStreamAddCallback(stream.cu_stream(), Some(callback), argument.cast(), 0) };
         added.result().map_err(|error| {
-            // SAFETY: the driver has not taken the reference.
-            drop(unsafe { Arc::from_raw(argument) });
+            // SAFETY: the driver has not taken the argument.
+            drop(unsafe { Box::from_raw(argument) });
             failed(error)
         })
     }
 
-    fn flags(&self) -> MutexGuard<'_, Flags> {
-        self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ends the waits of all streams, which then run their commands.
+    fn release_streams(&self) -> Result<()> {
+        // Each byte of a number that is later than every number so far: the sign of their difference counts.
+        const LATER: u8 = 0x40;
+        let (stream, lanes) = (self.cuda.new_stream().map_err(failed)?, self.lanes());
+        // SAFETY: the memory has as many flags.
+        unsafe { memset_d8_async(lanes.address, LATER, FLAGS * FLAG, stream.cu_stream()) }.map_err(failed)?;
+        stream.synchronize().map_err(failed)
+    }
+
+    fn synchronize_streams(&self) -> Result<()> {
+        self.lanes().of_queue.values().try_for_each(|lane| lane.stream.synchronize().map_err(failed))
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Completes the event of [`Link::in_order`], and records an error of the stream. A negative status of the event would
-/// not do: with some drivers the queue's commands run all the same, with others the process ends.
+/// Allocates a buffer in memory of CUDA's, ready for commands of OpenCL.
+fn shared_buffer(context: &Context, cuda: &Arc<CudaContext>, queue: &Queue, size: usize) -> Result<Buffer> {
+    let _bound = bind(cuda)?;
+    let buffer = Buffer::of_cuda(context, Memory::allocate(cuda, size)?, size)?;
+    acquire::acquire(context, queue, &buffer)?;
+    Ok(buffer)
+}
+
+/// Completes the event of [`Link::run`], and records an error of the stream. A negative status of the event would not
+/// do: with some drivers the queue's commands run all the same, with others the process ends.
 ///
 /// # Safety
-/// `argument` is a reference to the event, which this call takes over.
-unsafe extern "C" fn complete(_stream: CUstream, status: CUresult, argument: *mut c_void) {
+/// `argument` is that of [`Link::complete_after`], which this call takes over.
+unsafe extern "C" fn complete(_stream: CUstream, status: u32, argument: *mut c_void) {
     // SAFETY: promised by the caller.
-    let event = unsafe { Arc::from_raw(argument.cast_const().cast::<Event>()) };
-    DEVICE_ERROR.fetch_max(status as u32, Ordering::Relaxed);
+    let (event, failure) = *unsafe { Box::from_raw(argument.cast::<(Arc<Event>, Failure)>()) };
+    failure.record(status);
     // A failure cannot be reported here.
     let _ = event.complete();
 }
@@ -229,4 +281,12 @@ fn ordinal(context: &Context) -> Result<usize> {
 
 fn failed(cause: impl Display) -> Error {
     Error::Invalid(format!("CUDA: {cause}"))
+}
+
+/// The error of an allocation, after which the caching allocator frees what it can and tries again.
+fn failed_allocation(error: DriverError) -> Error {
+    match error {
+        DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY) => Error::OutOfMemory(format!("CUDA: {error}")),
+        other => failed(other),
+    }
 }

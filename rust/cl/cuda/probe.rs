@@ -1,85 +1,132 @@
-//! Tests of a device at its first use: is memory shared, and is the order of commands kept?
+//! The test of a device at its first use: is memory shared, and is the order of commands kept?
 
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
+use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::result::{memcpy_dtod_async, memset_d8_async};
-use cudarc::driver::CudaContext;
 
-use super::{failed, Link, Memory};
-use crate::cl::{Buffer, Context, Queue};
+use super::{failed, Link};
+use crate::cl::{Buffer, Context, Event, Queue};
 use crate::error::{Error, Result};
 
-/// Bytes that each driver writes: enough that a reader which does not wait comes too early.
+/// Bytes that each driver writes in a step.
 const SIZE: usize = 1 << 20;
+/// Commands of CUDA's before the last one: they take some hundred microseconds, so that a queue that does not wait for
+/// them comes too early.
+const EARLIER: usize = 100;
+/// Time for which OpenCL's commands are held back, so that a stream that does not wait for them comes too early.
+const DELAY: Duration = Duration::from_millis(10);
+const QUEUES: usize = 2;
+const ROUNDS: u8 = 2;
+/// One for OpenCL, and one for each round's copy.
+const PARTS: usize = 1 + ROUNDS as usize;
 /// A working device needs less than a hundredth of this.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What OpenCL and CUDA write.
-const BY_OPENCL: u8 = 0x5A;
-const BY_CUDA: u8 = 0xA5;
 
-/// Returns true if an import takes over the file descriptor: it is closed once the buffer has been released.
-pub(super) fn import_takes_descriptor(context: &Context, cuda: &Arc<CudaContext>) -> Result<bool> {
-    let memory = Memory::allocate(cuda, SIZE, true)?;
-    let descriptor = memory.descriptor();
-    let file = file_of(descriptor);
-    drop(Buffer::of_cuda(context, memory, SIZE)?);
-    let is_closed = file_of(descriptor) != file;
-    if !is_closed {
-        // SAFETY: it is open, and no driver owns it.
-        drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
-    }
-    Ok(is_closed)
+/// What one queue and its stream do.
+struct Trial {
+    queue: Queue,
+    /// OpenCL writes the first part, CUDA copies it to the part of the round, and overwrites the first.
+    buffer: Buffer,
+    read: Vec<u8>,
+    /// All commands of the queue wait for it.
+    gate: Event,
+    last: Option<Event>,
 }
 
-/// Device and number of the open file of a descriptor; `None` if it is closed.
-fn file_of(descriptor: RawFd) -> Option<(u64, u64)> {
-    // SAFETY: the struct is plain integers, and the call only writes to it.
-    let (status, file) = unsafe {
-        let mut file: libc::stat = std::mem::zeroed();
-        (libc::fstat(descriptor, &raw mut file), file)
-    };
-    (status == 0).then_some((file.st_dev, file.st_ino))
-}
-
-/// OpenCL writes, CUDA copies that and overwrites it, and OpenCL reads both: all in order, without a wait in between.
+/// Enqueues some rounds on two queues, lets them run, and checks what they have written.
 ///
 /// # Errors
 /// The reason why the link cannot be used.
-pub(super) fn run(link: &Link, context: &Context, queue: &Queue) -> Result<()> {
-    let buffer = link.allocate(context, 2 * SIZE)?;
-    let (memory, address) = (buffer.handle(), buffer.cuda_address().unwrap_or_default());
-    queue.fill(memory, 0, &[0], 2 * SIZE)?;
-    queue.finish()?;
-    queue.fill(memory, 0, &[BY_OPENCL], SIZE)?;
-    let stream = link.stream.cu_stream();
-    let finished = link.in_order(context, queue, || {
-        // SAFETY: the buffer has twice SIZE bytes.
-        unsafe {
-            memcpy_dtod_async(address + SIZE as u64, address, SIZE, stream).map_err(failed)?;
-            memset_d8_async(address, BY_CUDA, SIZE, stream).map_err(failed)
+pub(super) fn run(link: &Link, context: &Context) -> Result<()> {
+    let trial = || -> Result<Trial> {
+        let buffer = link.allocate(context, PARTS * SIZE)?;
+        let (queue, gate) = (Queue::new(context)?, Event::user(context.handle)?);
+        Ok(Trial { queue, buffer, read: vec![0; PARTS * SIZE], gate, last: None })
+    };
+    // Freed only after everything enqueued is known to have completed.
+    let mut trials = ManuallyDrop::new((0..QUEUES).map(|_| trial()).collect::<Result<Vec<_>>>()?);
+    let started = trials.iter_mut().try_for_each(|trial| start(link, context, trial));
+    std::thread::sleep(DELAY);
+    trials.iter().try_for_each(|trial| trial.gate.complete())?;
+    let is_complete = started.is_ok() && wait(&trials);
+    if !is_complete {
+        // The streams may wait forever, and PyTorch's own CUDA code waits for all streams of the process.
+        link.release_streams()?;
+        if !wait(&trials) {
+            return started.and(refuse("commands of OpenCL and CUDA do not end"));
         }
-    })?;
-    let mut bytes = vec![0_u8; 2 * SIZE];
+    }
+    // A callback that came too early does not tell that the commands have ended.
+    link.synchronize_streams()?;
+    let trials = ManuallyDrop::into_inner(trials);
+    link.failure.check()?;
+    started?;
+    if !is_complete {
+        return refuse("commands of OpenCL and CUDA cannot be ordered");
+    }
+    let expected = |part: usize| if part == 0 { of_cuda(ROUNDS) } else { of_opencl(part as u8) };
+    let is_right = |trial: &Trial| {
+        let mut parts = trial.read.chunks(SIZE).enumerate();
+        parts.all(|(part, bytes)| bytes.iter().all(|byte| *byte == expected(part)))
+    };
+    if trials.iter().all(is_right) {
+        Ok(())
+    } else {
+        refuse("CUDA and OpenCL do not see what the other writes to shared memory, or not in order")
+    }
+}
+
+fn refuse(reason: &str) -> Result<()> {
+    Err(Error::Invalid(reason.to_owned()))
+}
+
+/// The bytes that the drivers write in a round.
+fn of_opencl(round: u8) -> u8 {
+    0x50 + round
+}
+
+fn of_cuda(round: u8) -> u8 {
+    0xA0 + round
+}
+
+/// Enqueues the commands of a trial.
+fn start(link: &Link, context: &Context, trial: &mut Trial) -> Result<()> {
+    let (queue, memory) = (&trial.queue, trial.buffer.handle());
+    let address = trial.buffer.cuda_address().unwrap_or_default();
+    let stream = link.stream(queue)?;
+    queue.fill(memory, 0, &[0], PARTS * SIZE)?;
+    queue.finish()?;
+    queue.wait_for(&trial.gate)?;
+    for round in 1..=ROUNDS {
+        queue.fill(memory, 0, &[of_opencl(round)], SIZE)?;
+        link.run(context, queue, || {
+            let stream = stream.cu_stream();
+            // SAFETY: the buffer has as many parts.
+            unsafe {
+                memcpy_dtod_async(address + (usize::from(round) * SIZE) as u64, address, SIZE, stream)
+                    .map_err(failed)?;
+                for byte in std::iter::repeat_n(0, EARLIER).chain([of_cuda(round)]) {
+                    memset_d8_async(address, byte, SIZE, stream).map_err(failed)?;
+                }
+            }
+            Ok(())
+        })?;
+    }
     // SAFETY: the vector has as many bytes, and is not freed before the command has completed.
-    let read = unsafe { queue.read(memory, 0, bytes.as_mut_ptr(), bytes.len())? };
-    queue.flush()?;
+    trial.last = Some(unsafe { queue.read(memory, 0, trial.read.as_mut_ptr(), PARTS * SIZE)? });
+    queue.flush()
+}
+
+/// Waits for the commands of all trials; returns false if that takes too long.
+fn wait(trials: &[Trial]) -> bool {
     let start = Instant::now();
-    while !queue.is_complete(&read)? {
+    let is_pending = |trial: &Trial| trial.last.as_ref().is_none_or(|event| !matches!(event.is_complete(), Ok(true)));
+    while trials.iter().any(is_pending) {
         if start.elapsed() > PATIENCE {
-            // The queue no longer waits for CUDA, which may still write.
-            let _ = finished.complete();
-            let _ = queue.wait(&read);
-            std::mem::forget((buffer, bytes));
-            return Err(Error::Invalid("commands of OpenCL and CUDA cannot be ordered".to_owned()));
+            return false;
         }
         std::thread::sleep(Duration::from_micros(50));
     }
-    let (by_cuda, by_opencl) = bytes.split_at(SIZE);
-    if by_cuda.iter().all(|byte| *byte == BY_CUDA) && by_opencl.iter().all(|byte| *byte == BY_OPENCL) {
-        Ok(())
-    } else {
-        Err(Error::Invalid("CUDA and OpenCL do not see what the other writes to shared memory".to_owned()))
-    }
+    true
 }
