@@ -76,7 +76,7 @@ def kernel_cache_info() -> KernelCacheInfo:
     Returns:
         ``path`` of the folder (None if nothing is kept on disk), ``entries`` and ``bytes`` in it;
         how many programs were ``compiled`` and how many ``loaded`` from the folder (a program has the kernels of
-        a family, or on most GPU drivers one of them), and the ``hits`` of programs in memory; how many of both
+        a family, or with most drivers one of them), and the ``hits`` of programs in memory; how many of both
         were ``specialized`` for an operator and its dtypes, how many of these are ``pending`` in the background
         and how many have ``failed``; and the value of ``TORCH_OPENCL_SPECIALIZE``, ``specialize``.
 

@@ -1,5 +1,6 @@
 //! Device memory.
 
+use opencl3::error_codes::{CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES};
 use opencl3::memory::{
     create_buffer, get_mem_object_info, release_mem_object, retain_mem_object, CL_MEM_ALLOC_HOST_PTR,
     CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_HOST_PTR, CL_MEM_OBJECT_BUFFER, CL_MEM_READ_WRITE, CL_MEM_SIZE,
@@ -60,6 +61,7 @@ pub struct Buffer {
 enum Storage {
     Driver,
     Shared(Shared),
+    #[cfg_attr(not(feature = "cublas"), allow(dead_code))]
     Cuda(Memory),
 }
 
@@ -95,12 +97,12 @@ impl Buffer {
     /// see [`Self::large`].
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if CUDA has no memory; errors of the OpenCL driver.
+    /// An error of memory that is short from CUDA; errors of the OpenCL driver.
     pub fn for_tensors(context: &Context, size: usize, host_visible: bool, is_large: bool) -> Result<Self> {
         match context.cuda().map(|link| link.allocate(context, size)) {
             Ok(Ok(buffer)) => Ok(buffer),
             // A driver that allocates memory at its first use would report this only in a kernel.
-            Ok(Err(error @ Error::OutOfMemory(_))) => Err(error),
+            Ok(Err(error)) if is_short_of_memory(&error) => Err(error),
             _ if is_large => Self::large(context, size, host_visible),
             _ => Self::new(context, size, host_visible),
         }
@@ -190,6 +192,15 @@ impl Buffer {
     /// Bytes.
     pub fn size(&self) -> usize {
         self.size
+    }
+}
+
+fn is_short_of_memory(error: &Error) -> bool {
+    const CODES: [i32; 3] = [CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY];
+    match error {
+        Error::OutOfMemory(_) => true,
+        Error::OpenCl { code, .. } => CODES.contains(code),
+        _ => false,
     }
 }
 

@@ -39,7 +39,7 @@ pub struct Queue {
     /// Locked while a command is enqueued, never during a wait.
     batch: Mutex<LaunchBatch>,
     pub(super) throttle: QueueThrottle,
-    /// Of CUDA's commands between those of the queue.
+    /// Holds a failure of CUDA's commands that run between those of the queue.
     cuda: cuda::Failure,
 }
 

@@ -245,7 +245,7 @@ pub struct CacheInfo {
     pub bytes: u64,
     /// Programs found in memory.
     pub hits: u64,
-    /// Programs loaded from disk; with most GPU drivers a generic program has one kernel.
+    /// Programs loaded from disk; with most drivers a generic program has one kernel.
     pub loaded: u64,
     /// Programs compiled.
     pub compiled: u64,

@@ -28,15 +28,15 @@ impl Recipe {
         format!("{} {}{}{kernel}", self.family.name(), self.class.define(), options(&self.constants))
     }
 
-    /// Returns true if each kernel is a separate program. Compilers for GPUs compile all kernels of a program when it
-    /// is built, each with the functions that it calls: up to a second for a kernel, and ten for a family, for which a
+    /// Returns true if each kernel is a separate program. Most compilers compile all kernels of a program when it is
+    /// built, each with the functions that it calls: up to a second for a kernel, and ten for a family, for which a
     /// launch waits. Specialised programs are excluded, as no launch waits for them. On drivers that compile a kernel
     /// when it is first launched, reading the source of the others costs less than another program; and in some kernels
     /// that are alone in a program, functions with one call are inlined until PoCL 3.1's LLVM crashes. Bundles
     /// have whole programs, except for FPGAs.
     pub fn is_by_kernel(&self) -> bool {
-        let is_on_gpu = self.device.class == DeviceClass::Gpu && !self.device.info.compiles_at_launch();
-        is_on_gpu && self.kernel.is_none() && self.tier == Tier::Generic && !is_ahead_of_time()
+        let is_generic = self.kernel.is_none() && self.tier == Tier::Generic;
+        is_generic && !self.device.info.compiles_at_launch() && !is_ahead_of_time()
     }
 
     /// Returns true for a generic program of built-in kernels, which a bundle can contain.

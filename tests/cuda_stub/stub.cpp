@@ -6,8 +6,8 @@
 // little, so that a missing order of commands gives wrong results, and a matmul is a loop.
 //
 // STUB_FAULT is a fault to simulate: "export", "import" and "acquire" of memory fail, "memory": there are only 256 MiB,
-// "bytes" are copied wrongly, "private": OpenCL's buffer is other memory, "early": a stream does not wait for the number,
-// "late": its callback comes before its commands, "copy" and "device": a copy or a matmul fails on the device, "gemm":
+// "bytes" are copied wrongly, "private": OpenCL's buffer is other memory, "wait": a stream refuses to wait, "early": it does not
+// wait for the number, "late": its callback comes before its commands, "copy" and "device": a copy or a matmul fails on the device, "gemm":
 // cuBLAS refuses.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_ext.h>
@@ -329,11 +329,12 @@ Status cuMemExportToShareableHandle(int* descriptor, uint64_t handle, int, unsig
 }
 
 Status cuStreamCreate(Stream** stream, unsigned) { return *stream = new Stream, SUCCESS; }
-Status cuStreamSynchronize(Stream* stream) { return stream->synchronize(), SUCCESS; }
+Status cuStreamSynchronize(Stream* stream) { return stream->synchronize(), stream->status.load(); }
 // The thread goes on to use it.
 Status cuStreamDestroy_v2(Stream*) { return SUCCESS; }
 
 Status cuStreamWaitValue32_v2(Stream* stream, Address address, uint32_t value, unsigned) {
+  if (fails("wait")) return NOT_SUPPORTED;
   stream->add([=] {
     while (!fails("early") && int32_t(*pointer<std::atomic<uint32_t>>(address) - value) < 0) {
       std::this_thread::sleep_for(std::chrono::microseconds(20));

@@ -21,13 +21,14 @@ type Acquire = unsafe extern "C" fn(cl_command_queue, u32, *const cl_mem, u32, *
 pub(super) fn acquire(context: &Context, queue: &Queue, buffer: &Buffer) -> Result<()> {
     let name = c"clEnqueueAcquireExternalMemObjectsKHR";
     let platform = Device::new(context.device().0).platform().map_err(failed)?;
-    let address = of_loader(c"clGetExtensionFunctionAddressForPlatform").map(|found| {
-        // SAFETY: a function of that name has this type (OpenCL 1.2, section 9.2), and the name ends with a zero.
-        unsafe { std::mem::transmute::<*mut c_void, Address>(found)(platform, name.as_ptr()) }
-    });
-    let Some(address) = address.filter(|address| !address.is_null()) else {
-        return Err(failed("the OpenCL driver has no clEnqueueAcquireExternalMemObjectsKHR"));
+    let Some(found) = of_loader(c"clGetExtensionFunctionAddressForPlatform") else {
+        return Err(failed("the OpenCL loader finds no extensions; is OPENCL_DYLIB_PATH set?"));
     };
+    // SAFETY: a function of that name has this type (OpenCL 1.2, section 9.2), and the name ends with a zero.
+    let address = unsafe { std::mem::transmute::<*mut c_void, Address>(found)(platform, name.as_ptr()) };
+    if address.is_null() {
+        return Err(failed("the OpenCL driver has no clEnqueueAcquireExternalMemObjectsKHR"));
+    }
     // SAFETY: a function of that name has this type (cl_khr_external_memory).
     let acquire = unsafe { std::mem::transmute::<*mut c_void, Acquire>(address) };
     let handle = buffer.handle().0;

@@ -47,12 +47,12 @@ impl Memory {
         let mut descriptor: RawFd = -1;
         // SAFETY: the address range is reserved with the size that is mapped, and the pointers are to locals.
         unsafe {
-            sys::cuMemAddressReserve(&raw mut memory.address, size, 0, 0, 0).result().map_err(failed)?;
-            sys::cuMemMap(memory.address, size, 0, handle, 0).result().map_err(failed)?;
-            sys::cuMemSetAccess(memory.address, size, &raw const access, 1).result().map_err(failed)?;
+            sys::cuMemAddressReserve(&raw mut memory.address, size, 0, 0, 0).result().map_err(failed_allocation)?;
+            sys::cuMemMap(memory.address, size, 0, handle, 0).result().map_err(failed_allocation)?;
+            sys::cuMemSetAccess(memory.address, size, &raw const access, 1).result().map_err(failed_allocation)?;
             sys::cuMemExportToShareableHandle((&raw mut descriptor).cast(), handle, FILE_DESCRIPTOR, 0)
                 .result()
-                .map_err(failed)?;
+                .map_err(failed_allocation)?;
             memory.descriptor = Some(OwnedFd::from_raw_fd(descriptor));
         }
         Ok(memory)

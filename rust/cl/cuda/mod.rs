@@ -52,10 +52,10 @@ pub struct Link {
 /// The flags and streams of the queues.
 #[derive(Debug)]
 struct Lanes {
+    of_queue: HashMap<usize, Lane>,
     flags: Buffer,
     /// CUDA's address of the first flag.
     address: u64,
-    of_queue: HashMap<usize, Lane>,
 }
 
 /// What belongs to one queue.
@@ -124,7 +124,7 @@ impl Link {
         queue.finish()?;
         let lanes = Lanes { address: flags.cuda_address().unwrap_or_default(), flags, of_queue: HashMap::new() };
         let link = Self { cuda, queue, failure: Failure::default(), lanes: Mutex::new(lanes) };
-        probe::run(&link, context).map(|()| link)
+        probe::run(link, context)
     }
 
     /// Allocates a buffer that CUDA uses too.
@@ -170,9 +170,9 @@ impl Link {
         let mut lanes = self.lanes();
         let (memory, address) = (lanes.flags.handle(), lanes.address);
         let lane = lanes.of(&self.cuda, queue)?;
-        let number = lane.number.wrapping_add(1);
+        lane.number = lane.number.wrapping_add(1);
+        let number = lane.number;
         queue.fill(memory, lane.offset, &number.to_ne_bytes(), FLAG)?;
-        lane.number = number;
         queue.flush()?;
         let (stream, flag) = (&lane.stream, address + lane.offset as u64);
         let equal_or_later = CUstreamWaitValue_flags_enum::CU_STREAM_WAIT_VALUE_GEQ as u32;
@@ -217,8 +217,13 @@ impl Link {
         stream.synchronize().map_err(failed)
     }
 
+    /// Waits for all streams, even if one has failed.
     fn synchronize_streams(&self) -> Result<()> {
-        self.lanes().of_queue.values().try_for_each(|lane| lane.stream.synchronize().map_err(failed))
+        let mut first = Ok(());
+        for lane in self.lanes().of_queue.values() {
+            first = first.and(lane.stream.synchronize().map_err(failed));
+        }
+        first
     }
 
     fn lanes(&self) -> MutexGuard<'_, Lanes> {
@@ -243,8 +248,9 @@ unsafe extern "C" fn complete(_stream: CUstream, status: u32, argument: *mut c_v
     // SAFETY: promised by the caller.
     let (event, failure) = *unsafe { Box::from_raw(argument.cast::<(Arc<Event>, Failure)>()) };
     failure.record(status);
-    // A failure cannot be reported here.
-    let _ = event.complete();
+    if event.complete().is_err() {
+        failure.record(sys::CUresult::CUDA_ERROR_UNKNOWN as u32);
+    }
 }
 
 /// The CUDA index of a context's device.

@@ -14,8 +14,18 @@
 // dtype is removed, and must not be called for every vector: otherwise a sum over 16 M floats takes a third longer.
 #ifdef SPEC_DTYPE0
 #define INLINE static inline __attribute__((always_inline))
+#define INLINED_IF_SPECIALISED INLINE
 #else
 #define INLINE static inline
+// For functions with a switch over the dtype that loops call. In a generic program Intel's compiler for CPUs would
+// otherwise inline them and copy the loops for each dtype: `reduce_columns` then takes ten times as long to compile. PoCL
+// calls such functions anyway. Compilers for GPUs inline everything, and Mesa's llvmpipe computes wrong results for some
+// calls in kernels with barriers.
+#if defined(IS_CPU) && defined(HAS_CLANG_BUILTINS) && !defined(CLASS_C) && !defined(CLASS_Z)
+#define INLINED_IF_SPECIALISED static __attribute__((noinline))
+#else
+#define INLINED_IF_SPECIALISED static inline
+#endif
 #endif
 
 // For functions that take the address of a struct argument: if a GPU's compiler calls one, it copies the struct to

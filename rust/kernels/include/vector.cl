@@ -160,7 +160,7 @@ INLINE void store_halves(__global half *p, PASTE(float, VEC) v) {
 
 // Elements i to i + VEC - 1 of a contiguous run. Dtypes that are rare in a class are loaded lane by lane: a case for
 // each would double the build time of a generic program.
-INLINE TV load_vector(__global const uchar *p, long i, int dt) {
+INLINED_IF_SPECIALISED TV load_vector(__global const uchar *p, long i, int dt) {
 #if VEC == 1
   return load(p, i, dt);
 #else
@@ -190,7 +190,7 @@ INLINE TV load_vector(__global const uchar *p, long i, int dt) {
 #endif
 }
 
-INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
+INLINED_IF_SPECIALISED void store_vector(__global uchar *p, long i, int dt, TV value) {
 #if VEC == 1
   store(p, i, dt, value);
 #else
@@ -250,7 +250,7 @@ INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
 }
 
 // n <= VEC elements at distances of `stride` bytes; the lanes past n are zero.
-INLINE TV load_lanes(__global const uchar *p, long stride, int n, int dt) {
+INLINED_IF_SPECIALISED TV load_lanes(__global const uchar *p, long stride, int n, int dt) {
   if (n == VEC && stride == dtype_size(dt)) return load_vector(p, 0, dt);
   Lanes v;
   if (n == VEC) {
@@ -262,7 +262,7 @@ INLINE TV load_lanes(__global const uchar *p, long stride, int n, int dt) {
   return v.vector;
 }
 
-INLINE void store_lanes(__global uchar *p, long stride, int n, int dt, TV value) {
+INLINED_IF_SPECIALISED void store_lanes(__global uchar *p, long stride, int n, int dt, TV value) {
   if (n == VEC && stride == dtype_size(dt)) {
     store_vector(p, 0, dt, value);
     return;

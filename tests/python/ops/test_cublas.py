@@ -1,8 +1,8 @@
 """Matmuls by cuBLAS on memory that OpenCL and CUDA share, with a stub of NVIDIA's libraries.
 
 The stub (tests/cuda_stub) keeps memory in RAM, runs CUDA's commands late and in a thread of its own, and simulates
-faults. So the allocator, the order of commands and the ways to fail are tested on any driver for CPUs; not tested is
-what NVIDIA's drivers do.
+faults. So the allocator, the order of commands and the ways to fail are tested on any driver for CPUs. What NVIDIA's
+drivers do is not tested.
 """
 
 import shutil
@@ -41,6 +41,9 @@ def libraries(tmp_path_factory) -> Path:
     subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-o", layer, SOURCE], check=True)
     for name in ("libcuda.so", "libcublas.so"):
         (folder / name).symlink_to(layer.name)
+    code = "import torch; print('cl_khr_external_memory_opaque_fd' in torch.opencl.get_device_properties().extensions)"
+    if output_of(code, OPENCL_LAYERS=str(layer)) != "True":
+        pytest.skip("the OpenCL loader loads no layers")
     return folder
 
 
@@ -181,9 +184,10 @@ def test_memory_that_is_short_is_found_in_the_cache_or_raises(environment):
         ("import", "clCreateBufferWithProperties failed with CL_INVALID_OPERATION"),
         ("acquire", "clEnqueueAcquireExternalMemObjectsKHR failed with CL_INVALID_MEM_OBJECT"),
         ("bytes", "CUDA and OpenCL do not see what the other writes to shared memory"),
+        ("wait", "CUDA_ERROR_NOT_SUPPORTED"),
         ("early", "or not in order"),
         ("late", "or not in order"),
-        ("copy", "commands failed on the device with error 719"),
+        ("copy", "CUDA_ERROR_LAUNCH_FAILED"),
         ("private", "commands of OpenCL and CUDA cannot be ordered"),
     ],
 )
@@ -193,14 +197,15 @@ def test_a_device_that_fails_the_test_has_ordinary_buffers(environment, fault, r
     a = x.to("opencl")
     check(a @ a, x @ x, rtol=1e-3, atol=1e-3)
     print(stub.stub_gemms(), blas.blas_obstacles()["cublas"])
+    print(stub.stub_live_allocations(), stub.stub_has_current_context())
     try:
         blas.preferred_blas_library("cublas")
     except RuntimeError as error:
         print(error)
     """
     lines = run(code, environment, STUB_FAULT=fault, TORCH_OPENCL_BLAS="auto").splitlines()
-    assert lines[0].startswith("0 ") and reason in lines[0]
-    assert "'cublas' cannot be used on" in lines[1] and reason in lines[1]
+    assert lines[0].startswith("0 ") and reason in lines[0] and lines[1] == "0 0"
+    assert "'cublas' cannot be used on" in lines[2] and reason in lines[2]
 
 
 def test_a_matmul_that_cublas_refuses_is_an_error(environment):
