@@ -10,6 +10,7 @@ use opencl3::kernel::{
     create_kernel, get_kernel_work_group_info, release_kernel, set_kernel_arg, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
     CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE,
 };
+use opencl3::program::{release_program, retain_program};
 use opencl3::types::{cl_kernel, cl_program};
 
 use super::cache_check::FirstLaunch;
@@ -65,12 +66,39 @@ impl<'a> Arg<'a> {
 #[derive(Debug)]
 pub struct Kernel {
     handle: Mutex<KernelHandle>,
+    /// A graph makes copies of the kernel. Intel's driver refuses that once every reference to the program is released.
+    _program: ProgramReference,
     name: String,
     c_name: CString,
     /// Work-items of the largest work-group that the device can run it with.
     largest_group: usize,
     /// The driver's work at the first launch of a group shape, and a bit set with the hashes of the shapes launched.
     shapes: Option<(FirstLaunch, AtomicU64)>,
+}
+
+/// A reference to a program.
+#[derive(Debug)]
+pub(super) struct ProgramReference(cl_program);
+
+// SAFETY: programs are reference counted by the driver and may be used from any thread.
+unsafe impl Send for ProgramReference {}
+// SAFETY: as above.
+unsafe impl Sync for ProgramReference {}
+
+impl ProgramReference {
+    /// # Safety
+    /// The program is live.
+    pub unsafe fn new(program: cl_program) -> Result<Self> {
+        // SAFETY: promised by the caller.
+        check("clRetainProgram", unsafe { retain_program(program) }).map(|()| Self(program))
+    }
+}
+
+impl Drop for ProgramReference {
+    fn drop(&mut self) {
+        // SAFETY: the reference is owned and released once.
+        let _ = unsafe { release_program(self.0) };
+    }
 }
 
 #[derive(Debug)]
@@ -103,7 +131,9 @@ impl Kernel {
             )));
         }
         let shapes = first.map(|first| (first, AtomicU64::default()));
-        Ok(Self { handle: Mutex::new(handle), name: name.to_owned(), c_name, largest_group, shapes })
+        // SAFETY: the kernel has just been created from it.
+        let _program = unsafe { ProgramReference::new(program)? };
+        Ok(Self { handle: Mutex::new(handle), _program, name: name.to_owned(), c_name, largest_group, shapes })
     }
 
     /// The driver's action if a launch needs code for groups of a shape that has not run before: PoCL has separate code

@@ -7,32 +7,17 @@ use std::ffi::c_void;
 
 use opencl3::command_queue as api;
 use opencl3::kernel::{create_kernel, get_kernel_info, CL_KERNEL_PROGRAM};
-use opencl3::program::{release_program, retain_program};
 use opencl3::types::{cl_command_queue, cl_event, cl_program};
 
 use super::cache_check::{self, FirstLaunch};
 use super::enqueue::KernelCommand;
-use super::kernel::KernelHandle;
+use super::kernel::{KernelHandle, ProgramReference};
 use super::launch_batch::Start;
 use super::{check, trace, Arg, Event, Grid, Kernel, MemHandle, Queue, Status};
 use crate::error::{Error, Result};
 
 /// Commands that are enqueued in one critical section of the queue.
 const CHUNK: usize = 256;
-
-/// A reference to a program, whose code its kernels run.
-#[derive(Debug)]
-struct ProgramReference(cl_program);
-
-// SAFETY: programs are reference counted by the driver.
-unsafe impl Send for ProgramReference {}
-
-impl Drop for ProgramReference {
-    fn drop(&mut self) {
-        // SAFETY: retained when the reference was made.
-        let _ = unsafe { release_program(self.0) };
-    }
-}
 
 /// A launch with a separate kernel object.
 #[derive(Debug)]
@@ -79,8 +64,7 @@ impl Launch {
             let program = check("clGetKernelInfo", get_kernel_info(handle, CL_KERNEL_PROGRAM))?.to_ptr() as cl_program;
             let copy = KernelHandle(check("clCreateKernel", create_kernel(program, kernel.c_name()))?);
             // SAFETY: the program of a live kernel.
-            check("clRetainProgram", unsafe { retain_program(program) })?;
-            Ok((copy, ProgramReference(program)))
+            Ok((copy, unsafe { ProgramReference::new(program)? }))
         });
         let (copy, program) = copied?;
         let launch = Self {
