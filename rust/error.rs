@@ -105,7 +105,7 @@ impl std::error::Error for Error {}
 /// Runs code of a crate that panics on errors which it considers impossible: a panic must not cross the bridge.
 ///
 /// # Errors
-/// Those of `run`; [`Error::Invalid`] after a panic, where `what` names the code that failed.
+/// Returns the errors of `run`, and [`Error::Invalid`] after a panic; `what` names the code that failed.
 pub fn catch_panic<T>(what: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());

@@ -44,7 +44,7 @@ def prepare(
         The variables, and a sentence about each change.
     """
     variables = {name: value for name, value in environment.items() if name not in PYTEST_VARIABLES}
-    # The tests choose our own kernels, so that they are repeatable; here the point is what users get.
+    # By default the tests use our own kernels for matmuls, which is repeatable. The kit tests what users get.
     variables.setdefault("TORCH_OPENCL_BLAS", "auto")
     notes = []
     lacking = [name for name, modules in VENDORED.items() if not all(map(_has, modules))]

@@ -92,7 +92,7 @@ pub fn library(matmul: &Matmul<'_>) -> Result<Library> {
         return Ok(Library::OpenCl);
     };
     let class = SizeClass::of(device, dtype, &size);
-    // Of two matmuls of a class, a library may support only one.
+    // A library may support one matmul of a class and not another, which has other strides.
     let usable = |library: Library| if is_usable(&library) { library } else { Library::OpenCl };
     if let Some(library) = known(&class) {
         return Ok(usable(library));

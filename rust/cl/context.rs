@@ -55,7 +55,7 @@ impl Context {
         self.cuda.as_ref().map_err(String::as_str)
     }
 
-    /// The place where a failure of CUDA's commands is recorded.
+    /// Returns the record of failures of CUDA's commands.
     pub(super) fn cuda_failure(&self) -> cuda::Failure {
         self.cuda.as_ref().map(cuda::Link::failure).unwrap_or_default()
     }

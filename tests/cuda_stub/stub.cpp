@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <complex>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -32,6 +31,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "gemm.h"
 
 namespace {
 
@@ -99,65 +100,6 @@ int the_context = 0;
 template <typename T>
 T* pointer(Address address) {
   return reinterpret_cast<T*>(address);
-}
-
-// --- matmuls
-
-struct BFloat16 {
-  uint16_t bits;
-  operator float() const {
-    uint32_t wide = uint32_t{bits} << 16;
-    float value;
-    std::memcpy(&value, &wide, sizeof(value));
-    return value;
-  }
-  BFloat16& operator=(float value) {
-    uint32_t wide;
-    std::memcpy(&wide, &value, sizeof(wide));
-    bits = uint16_t((wide + 0x7FFF + (wide >> 16 & 1)) >> 16);
-    return *this;
-  }
-};
-
-struct Operand {
-  const void* first;
-  int leading;
-  long long batch_stride;
-  bool is_transposed;
-};
-
-struct Gemm {
-  int rows, columns, k, batches;
-  Operand a, b;
-  void* out;
-  int leading;
-  long long batch_stride;
-};
-
-/// Column-major, as cuBLAS has it.
-template <typename T, typename Sum>
-void multiply(const Gemm& gemm, Sum alpha, Sum beta) {
-  auto element = [](const Operand& matrix, int batch, int64_t row, int64_t column) {
-    int64_t offset = matrix.is_transposed ? column + row * matrix.leading : row + column * matrix.leading;
-    return Sum(static_cast<const T*>(matrix.first)[batch * matrix.batch_stride + offset]);
-  };
-  for (int batch = 0; batch < gemm.batches; ++batch) {
-    for (int column = 0; column < gemm.columns; ++column) {
-      for (int row = 0; row < gemm.rows; ++row) {
-        Sum sum(0);
-        for (int i = 0; i < gemm.k; ++i) sum += element(gemm.a, batch, row, i) * element(gemm.b, batch, i, column);
-        T& out = static_cast<T*>(gemm.out)[batch * gemm.batch_stride + row + int64_t{column} * gemm.leading];
-        out = beta == Sum(0) ? alpha * sum : alpha * sum + beta * Sum(out);
-      }
-    }
-  }
-}
-
-template <typename T, typename Sum>
-std::function<void()> command(const Gemm& gemm, const void* alpha, const void* beta) {
-  return [gemm, factor = *static_cast<const Sum*>(alpha), kept = *static_cast<const Sum*>(beta)] {
-    multiply<T, Sum>(gemm, factor, kept);
-  };
 }
 
 // --- the OpenCL layer
@@ -284,7 +226,7 @@ Status cuMemCreate(uint64_t* handle, size_t size, const void*, unsigned long lon
   if (fails("memory") && live_bytes + int64_t(size) > MEMORY) return OUT_OF_MEMORY;
   int file = memfd_create("stub", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, off_t(size)) != 0) return OUT_OF_MEMORY;
-  // As uninitialised memory may be.
+  // Fresh memory of CUDA's is not zero either.
   std::vector<char> garbage(size, '\xEE');
   if (pwrite(file, garbage.data(), size, 0) != ssize_t(size)) return OUT_OF_MEMORY;
   ++live_allocations;
@@ -330,7 +272,7 @@ Status cuMemExportToShareableHandle(int* descriptor, uint64_t handle, int, unsig
 
 Status cuStreamCreate(Stream** stream, unsigned) { return *stream = new Stream, SUCCESS; }
 Status cuStreamSynchronize(Stream* stream) { return stream->synchronize(), stream->status.load(); }
-// The thread goes on to use it.
+// Its thread still uses the stream.
 Status cuStreamDestroy_v2(Stream*) { return SUCCESS; }
 
 Status cuStreamWaitValue32_v2(Stream* stream, Address address, uint32_t value, unsigned) {

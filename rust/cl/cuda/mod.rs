@@ -58,7 +58,7 @@ struct Lanes {
     address: u64,
 }
 
-/// What belongs to one queue.
+/// The stream and the flag of one queue.
 #[derive(Clone, Debug)]
 struct Lane {
     stream: Arc<CudaStream>,
@@ -144,7 +144,7 @@ impl Link {
         bind(&self.cuda)
     }
 
-    /// Where a failure of commands is recorded.
+    /// Returns the record of failures of CUDA's commands, which all clones share.
     pub fn failure(&self) -> Failure {
         self.failure.clone()
     }

@@ -25,7 +25,7 @@ const PARTS: usize = 1 + ROUNDS as usize;
 /// A working device needs less than a hundredth of this.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What one queue and its stream do.
+/// A queue and its stream, with the commands that the test enqueues on them.
 struct Trial {
     stream: Arc<CudaStream>,
     queue: Queue,

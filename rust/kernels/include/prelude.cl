@@ -6,7 +6,6 @@
 //   CLASS_F  float    for float8 to f32           CLASS_D  double   for f64
 //   CLASS_I  long     for bool and all integers   CLASS_C  float2   for complex32, complex64
 //   CLASS_U  ulong    for uint64                  CLASS_Z  double2  for complex128
-//
 // HAS_FP64 is defined if the device computes in double, HAS_CLANG_BUILTINS if the driver compiles the builtins of clang
 // that `__has_builtin` reports; translators to SPIR-V crash on them. dtype codes are those of c10::ScalarType.
 
@@ -14,43 +13,34 @@
 // dtype is removed, and must not be called for every vector: otherwise a sum over 16 M floats takes a third longer.
 #ifdef SPEC_DTYPE0
 #define INLINE static inline __attribute__((always_inline))
-#define INLINED_IF_SPECIALISED INLINE
 #else
 #define INLINE static inline
-// For functions with a switch over the dtype that loops call. In a generic program Intel's compiler for CPUs would
-// otherwise inline them and copy the loops for each dtype: `reduce_columns` then takes ten times as long to compile. PoCL
-// calls such functions anyway. Compilers for GPUs inline everything, and Mesa's llvmpipe computes wrong results for some
-// calls in kernels with barriers.
-#if defined(IS_CPU) && defined(HAS_CLANG_BUILTINS) && !defined(CLASS_C) && !defined(CLASS_Z)
-#define INLINED_IF_SPECIALISED static __attribute__((noinline))
-#else
-#define INLINED_IF_SPECIALISED static inline
-#endif
 #endif
 
-// For functions that take the address of a struct argument: if a GPU's compiler calls one, it copies the struct to
-// memory of every work-item. Also for functions that call another function in a kernel with barriers: Mesa's llvmpipe
-// does not inline functions with branches, and then computes wrong results or crashes (25.0.7).
+// INLINED_ON_GPUS is for functions that take the address of a struct argument: if a GPU's compiler calls one, it copies
+// the struct to memory of every work-item. Also for functions that call another function in a kernel with barriers:
+// Mesa's llvmpipe does not inline functions with branches, and then computes wrong results or crashes (25.0.7).
+// OUTLINED is for long functions that are rarely needed, which are not inlined. On CPUs PoCL compiles the body of a
+// kernel three times, but a function that it calls once.
+// GROUPS_OF is the attribute of kernels for groups of exactly `items` work-items: else a GPU's compiler may assign so
+// many registers to each item that only smaller groups can start.
 #ifdef IS_CPU
 #define INLINED_ON_GPUS
-#else
-#define INLINED_ON_GPUS __attribute__((always_inline))
-#endif
-
-// For long functions that are rarely needed, which are not inlined. On CPUs PoCL compiles the body of a kernel three
-// times, but a function that it calls once.
-#ifdef IS_CPU
 #define OUTLINED static __attribute__((noinline))
-#else
-#define OUTLINED static inline
-#endif
-
-// Attribute of kernels for groups of exactly `items` work-items: else a GPU's compiler may assign so many registers
-// to each item that only smaller groups can start.
-#ifdef IS_CPU
 #define GROUPS_OF(items)
 #else
+#define INLINED_ON_GPUS __attribute__((always_inline))
+#define OUTLINED static inline
 #define GROUPS_OF(items) __attribute__((reqd_work_group_size(items, 1, 1)))
+#endif
+
+// Loops call these functions, and each has a switch over the dtype. In a generic program Intel's compiler for CPUs would
+// inline them and copy the loops for each dtype: `reduce_columns` then takes ten times as long to compile. PoCL calls
+// such functions anyway. Mesa's llvmpipe computes wrong results for some calls in kernels with barriers.
+#if defined(HAS_CLANG_BUILTINS) && !defined(SPEC_DTYPE0) && !defined(CLASS_C) && !defined(CLASS_Z)
+#define INLINED_IF_SPECIALISED OUTLINED
+#else
+#define INLINED_IF_SPECIALISED INLINE
 #endif
 
 // Unrolls the loop that follows. Can be used in macros.
