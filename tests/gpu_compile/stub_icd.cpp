@@ -314,9 +314,13 @@ Status clGetProgramBuildInfo(Program*, void*, uint32_t, size_t room, void* out, 
   return answer_text("", room, out, needed);
 }
 
+Status clRetainProgram(Program*) {
+  return SUCCESS;
+}
+
 Status clReleaseProgram(Program*) {
   return SUCCESS;
-} // Kernels still refer to it.
+} // Programs are never freed, as kernels refer to them.
 
 Kernel* clCreateKernel(Program* program, const char* name, Status* status) {
   *status = SUCCESS;
