@@ -25,6 +25,7 @@ class Network:
         classes: labels are less than this.
         trained: whether a training step is a row as well.
         flops: of a forward pass, if PyTorch does not count them.
+        autocast: the dtype of autocast in a training step, None without.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Network:
     classes: int
     trained: bool = True
     flops: float = 0
+    autocast: torch.dtype | None = None
 
 
 def image(*shape: int) -> Callable[[torch.device], torch.Tensor]:
@@ -86,7 +88,7 @@ def training(network: Network, device: torch.device) -> Work:
     labels = indices(device, network.classes, network.labels, index=1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     # The backward pass computes two gradients per matmul.
-    return Work(run=lambda: _step(model, optimizer, x, labels), flops=3 * network.flops)
+    return Work(run=lambda: _step(model, optimizer, x, labels, network.autocast), flops=3 * network.flops)
 
 
 def _digits_epoch(make_model: Callable[[], nn.Module], device: torch.device) -> Work:
@@ -100,11 +102,18 @@ def _digits_epoch(make_model: Callable[[], nn.Module], device: torch.device) -> 
     return Work(run=lambda: torch.stack([_step(model, optimizer, *batch) for batch in batches]).mean())
 
 
-def _step(model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def _step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    x: torch.Tensor,
+    labels: torch.Tensor,
+    autocast: torch.dtype | None = None,
+) -> torch.Tensor:
     optimizer.zero_grad()
-    output = model(x)
-    # A language model has an output for every token.
-    loss = functional.cross_entropy(output.view(len(labels), -1), labels)
+    with torch.autocast(x.device.type, autocast, enabled=autocast is not None):
+        output = model(x)
+        # A language model has an output for every token.
+        loss = functional.cross_entropy(output.view(len(labels), -1), labels)
     loss.backward()
     optimizer.step()
     return loss.detach()

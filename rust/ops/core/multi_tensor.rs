@@ -6,11 +6,12 @@
 
 use super::space::div_ceil;
 use super::target::Target;
+use super::vectors::Vectors;
 use crate::abi::{Tensor, TensorList};
 use crate::cl::{MemHandle, Memory};
 use crate::error::Result;
 use crate::kernels::entry::MultiTensorArguments;
-use crate::kernels::Spec;
+use crate::kernels::{DType, Spec};
 
 /// Different buffers of a launch; as in `multi_tensor.cl`. Small tensors share buffers.
 const BUFFERS: usize = 8;
@@ -129,6 +130,13 @@ impl<const LIMIT: usize, const LISTS: usize> MultiTensorBatch<LIMIT, LISTS> {
 
     fn buffer(&self, memory: MemHandle) -> u8 {
         self.buffers.iter().zip(0..).find_map(|(buffer, index)| (*buffer == memory).then_some(index)).unwrap_or(0)
+    }
+
+    /// Adds the tensors to the operands that `vectors` knows.
+    pub fn add_to(&self, vectors: Vectors, dtype: DType) -> Vectors {
+        let memories = self.tensors.iter().flat_map(|tensor| &tensor.memories);
+        // Buffers begin at multiples of more bytes than a vector has.
+        memories.fold(vectors, |vectors, memory| vectors.with(memory.offset as usize, dtype, []))
     }
 
     /// Elements of all tensors.

@@ -8,6 +8,7 @@ use crate::ops::core::geometry::Geometry;
 use crate::ops::core::multi_tensor::{ListedTensor, MultiTensorBatch, CHUNK};
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
+use crate::ops::core::vectors::Vectors;
 use crate::ops::{Scalar, Target, Tensor, TensorList};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -128,13 +129,14 @@ pub fn optimizer_step(
     let target = Target::of(params.address(present))?;
     let class = params.dtype.class();
     let geometry = Geometry::of(&target, class);
-    let step = settings.step_struct(class, operands);
+    let step = settings.step_struct(rule, class, operands);
     let same_dtype = lists.iter().take(LISTS - 1).all(|list| list.dtype == params.dtype);
     let (shared, found_inf) = (ListedTensor::shared(&target, &operands.shared())?, target.tensor(&operands.found_inf)?);
     Tensors::for_each_with_shared(shared.as_ref(), &target, lists, counts.iter().copied().enumerate(), |batch| {
         let elements = batch.elements();
-        let constants = [("SPEC_DTYPE0", params.dtype.code())];
-        let spec = Tensors::define(tier(if same_dtype { elements } else { 0 }, &constants));
+        let vectors = batch.add_to(Vectors::of(geometry), params.dtype);
+        let constants = [("SPEC_DTYPE0", params.dtype.code())].into_iter().chain(vectors.constants());
+        let spec = Tensors::define(tier(if same_dtype { elements } else { 0 }, constants));
         let program = target.program(Family::Optimizer, class, &geometry.define(spec))?;
         // On CPUs, one group per 1024 elements would be too many for large tensors.
         let share = if target.is_cpu() { div_ceil(elements, geometry.groups as i64) } else { 0 };
@@ -161,15 +163,17 @@ impl<'a> OptimizerOperands<'a> {
 
 impl OptimizerSettings {
     /// The struct `Step` of `optimizer.cl`.
-    fn step_struct(&self, class: Class, operands: &OptimizerOperands<'_>) -> Vec<u8> {
+    fn step_struct(&self, rule: OptimizerRule, class: Class, operands: &OptimizerOperands<'_>) -> Vec<u8> {
+        let rest = if rule == OptimizerRule::Sgd { self.dampening } else { self.momentum };
         let hyperparameters = [
             self.lr,
             if self.maximize { -1.0 } else { 1.0 },
             self.weight_decay,
             self.eps,
             self.momentum,
-            self.dampening,
             self.beta2,
+            1.0 - rest,
+            1.0 - self.beta2,
             self.momentum.ln(),
             self.beta2.ln(),
             self.lr_decay,

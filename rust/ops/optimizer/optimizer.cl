@@ -31,8 +31,9 @@ typedef struct {
   T weight_decay;
   T eps;
   T momentum;  // Adam's beta1
-  T dampening;  // 1 - the weight of the gradient in the first state
   T beta2;
+  T weight1;  // of the gradient in the first state, 1 - dampening or 1 - beta1: the host loses no digits
+  T weight2;  // of its square in the second state, 1 - beta2
   T log_beta1;  // logarithms of the two betas, which lose no digits if the betas are nearly 1
   T log_beta2;
   T lr_decay;
@@ -84,7 +85,7 @@ __kernel GROUPS_OF(LSIZE) void sgd_step(STEP_ARGUMENTS) {
     g += step.weight_decay * p;
     if (state0) {
       TV momentum_buffer = g;
-      if (!step.is_first_step) momentum_buffer = step.momentum * LOAD(state0, STATE0) + (1 - step.dampening) * g;
+      if (!step.is_first_step) momentum_buffer = step.momentum * LOAD(state0, STATE0) + step.weight1 * g;
       STORE(state0, STATE0, momentum_buffer);
       g = step.nesterov ? g + step.momentum * momentum_buffer : momentum_buffer;
     }
@@ -98,8 +99,8 @@ __kernel GROUPS_OF(LSIZE) void sgd_step(STEP_ARGUMENTS) {
   const T step_size = learning_rate / bias_correction1, rsqrt_correction2 = 1 / sqrt(bias_correction2);
 #define ADAM(p, g)                                                      \
   TV exp_avg = LOAD(state0, STATE0), exp_avg_sq = LOAD(state1, STATE1); \
-  exp_avg += (1 - step.momentum) * (g - exp_avg);                       \
-  exp_avg_sq = step.beta2 * exp_avg_sq + (1 - step.beta2) * g * g;      \
+  exp_avg += step.weight1 * (g - exp_avg);                              \
+  exp_avg_sq = step.beta2 * exp_avg_sq + step.weight2 * g * g;          \
   STORE(state0, STATE0, exp_avg);                                       \
   STORE(state1, STATE1, exp_avg_sq);                                    \
   if (state2) {                                                         \

@@ -66,7 +66,8 @@ __kernel GROUPS_OF(LSIZE) void arg_rows(EXTREMES_ARGUMENTS) {
   GROUP_TASKS(outputs * splits, first, last);
   for (long task = first; task < last; task++) {
     long result = task % outputs, split = task / outputs;
-    long begin = length * split / splits, end = length * (split + 1) / splits;
+    // A split without elements has the first element of the next as its winner.
+    long begin = split_begin(length, split, splits), end = split_begin(length, split + 1, splits);
     __global const uchar *p = input + layout_offset(&kept, 2, result);
     T best = load_at(p + begin * stride, DTYPE0);
     long index = begin, i = begin;

@@ -6,6 +6,7 @@ use crate::kernels::{entry, Class, DType, Family};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::{layout, Dim};
 use crate::ops::core::tier::tier;
+use crate::ops::core::vectors::Vectors;
 use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -45,7 +46,13 @@ pub fn arg_reduce(
     let splits = space.splits(order, &geometry);
     let largest = i32::from(largest);
     let constants = [("SPEC_DTYPE0", input.dtype.code()), ("SPEC_LARGEST", largest)];
-    let program = target.program(Family::ArgReduce, class, &geometry.define(tier(input.numel(), &constants)))?;
+    let vectors = match order {
+        Traversal::Rows => Vectors::of_rows(geometry, length / splits, input.dtype),
+        Traversal::Columns => Vectors::of(geometry),
+    };
+    let vectors = space.vectors(order, vectors, splits, (input.address, input.dtype));
+    let spec = tier(input.numel(), constants.into_iter().chain(vectors.constants()));
+    let program = target.program(Family::ArgReduce, class, &geometry.define(spec))?;
 
     let launch = |kept: &[Dim<3>], values: usize, dtype: DType, indices: usize| {
         let extremes = entry::ExtremesArguments {

@@ -3,19 +3,21 @@
 import json
 import os
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from processes import output_of
 
-from benchmarks import constants, gpu
+from benchmarks import constants, gpu, models
 from benchmarks.case import Case, Work
 from benchmarks.cases import all_cases, compiled as compiled_rows, gpu as gpu_rows, measured as constants_rows, select
+from benchmarks.cases.networks import Network, image, text
 from benchmarks.compiled import CompiledRow
 from benchmarks.growth import cliffs
 from benchmarks.limits import Limits
-from benchmarks.measure import Row, WrongResult, measure
+from benchmarks.measure import Row, WrongResult, build, check, measure
 from benchmarks.report import print_summary
 from benchmarks.summary import groups, shortfall
 from benchmarks.targets import COMPILED, TARGETS
@@ -163,6 +165,26 @@ def test_a_wrong_gpu_row_is_recorded_and_fails_the_run(tmp_path):
     )
     assert gpu.run("opencl", None, tmp_path / "rows", [case]) == 1
     assert "not close" in json.loads((tmp_path / "rows").read_text())["error"]
+
+
+SMALL = gpu_rows.Sizes(
+    side=72,
+    matmuls={"f32": (40,), "f16": (40,), "bf16": (40,)},
+    images=(2, 8, 9, 9),
+    heads=(1, 2, 40, 64),
+    parameters=1000,
+    layer=(128, 96),
+    networks=(
+        Network("LeNet", models.lenet, image(4, 1, 8, 8), 4, 10),
+        Network("decoder", partial(models.Decoder, 50, 16, 32, 1, 2), text(50, 2, 16), 32, 50),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", list(gpu_rows.cases(SMALL)), ids=lambda case: case.name)
+def test_the_work_of_a_gpu_row_is_right(case):
+    actual, expected = (build(case, device).run() for device in (DEVICE, torch.device("cpu")))
+    check(actual, expected, case.tolerance)
 
 
 def test_a_gpu_row_that_exceeds_the_memory_is_not_an_error(tmp_path):
