@@ -36,7 +36,7 @@ LEFT_OUT += ("test_settings.py", "test_build_progress.py", "test_cuda_scripts.py
 # A test of networks.
 LEFT_OUT += ("test_distributed_hosts.py",)
 # Tests of CPU devices.
-LEFT_OUT += ("test_small_calls.py", "test_small_layers.py", "test_small_work.py")
+LEFT_OUT += ("test_small_calls.py", "test_small_layers.py", "test_small_work.py", "test_attention_instructions.py")
 # The distributions in each folder of vendor/ (gpu_kit.check.environment). typing_extensions, which the
 # distributions for Python 3.10 need, comes with any torch.
 VENDORED = {

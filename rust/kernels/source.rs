@@ -162,19 +162,20 @@ families! {
     /// Macros and functions for kernels of the user, whose source follows.
     User user: user;
     /// Scaled dot-product attention.
-    Attention attention: prelude tier vector block attention_arguments scores attention;
+    Attention attention: prelude tier vector philox block attention_arguments scores attention;
     /// Scaled dot-product attention with few queries.
-    AttentionQuery attention_query: prelude tier vector block attention_arguments scores attention_query;
+    AttentionQuery attention_query: prelude tier vector philox block attention_arguments scores attention_query;
     /// Gradients of scaled dot-product attention.
-    AttentionBackward attention_backward: prelude tier vector block attention_arguments scores attention_backward;
+    AttentionBackward attention_backward:
+        prelude tier vector philox block attention_arguments scores attention_backward;
     /// Attention by matrix instructions.
     AttentionTile attention_tile:
-        prelude tier attention_arguments tile_layout tile_block attention_tile_sizes tile_emulated tile_nvidia tile_amd
-        tile_intel attention_tile_blocks attention_tile;
+        prelude tier philox attention_arguments tile_layout tile_block attention_tile_sizes tile_emulated tile_nvidia
+        tile_amd tile_intel attention_tile_blocks attention_tile;
     /// Gradients of attention by matrix instructions.
     AttentionTileBackward attention_tile_backward:
-        prelude tier attention_arguments tile_layout tile_block attention_tile_sizes tile_emulated tile_nvidia tile_amd
-        tile_intel attention_tile_blocks attention_tile_backward;
+        prelude tier philox attention_arguments tile_layout tile_block attention_tile_sizes tile_emulated tile_nvidia
+        tile_amd tile_intel attention_tile_blocks attention_tile_backward;
 }
 
 /// Source that the op table adds to a program.

@@ -46,6 +46,14 @@ SHARED(Attention, 280);
 
 // The part of the random stream that belongs to a call, and 1 - p: 1 without dropout.
 #define DROPOUT_ARGUMENTS ulong seed, ulong offset, T keep_prob
+// Eight counters decide on blocks of 16 queries and two keys, the n-th on queries n and n + 8 of each: its first two words
+// on those of the first key, the others on those of the second.
+#define DROPOUT_COUNTERS 8
+#define DROPOUT_QUERIES 16
+#define DROPOUT_KEYS 2
+// Blocks of the queries, and counters of a head.
+#define DROPOUT_ROW(p) (((p).queries + DROPOUT_QUERIES - 1) / DROPOUT_QUERIES)
+#define DROPOUT_HEAD(p) (((p).keys + DROPOUT_KEYS - 1) / DROPOUT_KEYS * DROPOUT_ROW(p) * DROPOUT_COUNTERS)
 
 static inline long head_offset(const RowStrides *rows, long batch, long head) {
   return batch * rows->batch + head * rows->head;

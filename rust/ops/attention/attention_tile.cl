@@ -13,12 +13,13 @@
 // once for OWN_ROWS queries.
 //
 // Constants: TILE_KIND, TILE_EMULATED, SPEC_DTYPE0, SUB_GROUPS, STEP_ROWS, WIDTH (a row in local memory: 16, 32, 64 or 128
-// elements), BIASED, and with a bias SPEC_DTYPE1. Rows are read in chunks of 8 elements: their addresses and lengths are
+// elements), DROPS, BIASED, and with a bias SPEC_DTYPE1. Rows are read in chunks of 8 elements: their addresses and lengths are
 // multiples of 16 bytes.
 
 // Global size: batches * heads * blocks of queries, ITEMS each.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void attention_tile(
-    ATTENTION_ARGUMENTS, __global uchar *out, ulong out_offset, __global uchar *logsumexp, ulong logsumexp_offset) {
+    ATTENTION_ARGUMENTS, __global uchar *out, ulong out_offset, __global uchar *logsumexp, ulong logsumexp_offset,
+    DROPOUT_ARGUMENTS) {
   __local uint4 memory[OWN_CHUNKS + 2 * STEP_CHUNKS] __attribute__((aligned(128)));
 #if TILE_KIND != TILE_MMA
   __local ushort all_weights[OWN_ROWS * STEP_ROWS] __attribute__((aligned(128)));
@@ -68,6 +69,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
     // All items have copied the keys, and have used the values of the step before.
     barrier(CLK_LOCAL_MEM_FENCE);
     COPY_BLOCK(value_block, value + first_key * p.value.row, p.value.row, all_keys - first_key, value_head_dim)
+    DRAW_DROPOUT(kept, unit, first_query + sub_group * TILE + TILE_C_ROW(lane, i),
+                 first_key + t * TILE + TILE_C_COLUMN(lane, i))
     TileC scores[STEP_TILES];
     EACH_ITEM(STEP_TILES, scores[t].items[i] = 0)
     MULTIPLY_ROWS(scores, queries, keys)
@@ -92,8 +95,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
         tops[h] = next[h]; pivots[h] = BIASED ? top : top * log2_factor)
     // The lowest bias times log2(e) would be infinite: it is subtracted first.
 #define EXPONENT(score, h) (BIASED ? ((score) - pivots[h]) * log2_factor : fma(score, log2_factor, -pivots[h]))
-    EACH_ITEM(STEP_TILES, const float weight = tile_exp2(EXPONENT(scores[t].items[i], h)); scores[t].items[i] = weight;
-              added[h] += weight)
+    EACH_ITEM(STEP_TILES, const float weight = tile_exp2(EXPONENT(scores[t].items[i], h)); added[h] += weight;
+              scores[t].items[i] = DROPPED(weight, kept))
     EACH_ROW(totals[h] = fma(totals[h], decay[h], added[h]))
     EACH_ITEM(WIDTH_TILES, sums[t].items[i] *= decay[h])
     STORE_LEFT(weights, scores)

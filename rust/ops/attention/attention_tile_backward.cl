@@ -9,8 +9,10 @@
 //   step       = keys | queries       step_other  = values | grad_out
 //
 //   scores = owned step^T,  grads = owned_other step_other^T,  weights = exp(scale scores + bias - logsumexp)
-//   grad_scores = weights (grads - delta)
-//   sums += grad_scores step,  and with OWNS_KEYS  value_sums += weights step_other
+//   grad_scores = weights (kept grads - delta)
+//   sums += grad_scores step,  and with OWNS_KEYS  value_sums += kept weights step_other
+//
+// where `kept` is 1, or with dropout 0 or 1 / keep_prob.
 //
 // Weights and the gradients of scores are rounded to 16 bits for their products; a float16 gradient beyond 65504 becomes
 // infinite, as gradient scaling expects. A score costs 4 head_dim + 2 value_head_dim operations of matrix instructions, and
@@ -34,7 +36,7 @@ INLINE float weight_of(float score, float logsumexp, float correction) {
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void attention_tile_backward(
     ATTENTION_ARGUMENTS, __global const uchar *grad_out, ulong grad_out_offset, __global const uchar *row_terms,
     ulong row_terms_offset, __global uchar *grad_owned, ulong grad_owned_offset, __global uchar *grad_value,
-    ulong grad_value_offset) {
+    ulong grad_value_offset, DROPOUT_ARGUMENTS) {
   __local uint4 memory[2 * OWN_CHUNKS + 2 * STEP_CHUNKS] __attribute__((aligned(128)));
 #if TILE_KIND != TILE_MMA
   __local ushort all_left[(1 + OWNS_KEYS) * OWN_ROWS * STEP_ROWS] __attribute__((aligned(128)));
@@ -121,6 +123,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
       for (uint n = item; n < STEP_ROWS * TERMS; n += ITEMS)
         terms[n] = (int)(n / TERMS) < left ? terms_of_head[TERMS * (long)first + n] : n % TERMS == 0 ? INFINITY : 0;
 #endif
+      const int first_query = BY_QUERY_OR_KEY(first_owned, first), first_key = BY_QUERY_OR_KEY(first, first_owned);
+      DRAW_DROPOUT(
+          kept, batch * (uint)p.heads + head,
+          first_query + BY_QUERY_OR_KEY(sub_group * TILE + TILE_C_ROW(lane, i), t * TILE + TILE_C_COLUMN(lane, i)),
+          first_key + BY_QUERY_OR_KEY(t * TILE + TILE_C_COLUMN(lane, i), sub_group * TILE + TILE_C_ROW(lane, i)))
       WAIT_FOR_COPIES(1)
       barrier(CLK_LOCAL_MEM_FENCE);
       TileC scores[STEP_TILES], grads[STEP_TILES];
@@ -129,25 +136,25 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
       WAIT_FOR_COPIES(0)
       barrier(CLK_LOCAL_MEM_FENCE);
       MULTIPLY_ROWS(grads, owned_other, step_other)
-      const int first_query = BY_QUERY_OR_KEY(first_owned, first), first_key = BY_QUERY_OR_KEY(first, first_owned);
       __global const uchar *block_bias =
           BIASED ? bias_of_head + first_query * p.bias.row + first_key * p.bias_column : bias_of_head;
       // Only blocks at the end, or across the diagonal, have keys that are not seen.
       const bool is_edge = first_key + BY_QUERY_OR_KEY(STEP_ROWS, OWN_ROWS) > all_keys ||
                            (p.is_causal && first_key + BY_QUERY_OR_KEY(STEP_ROWS, OWN_ROWS) > first_query + 1);
-      EACH_ITEM(
-          STEP_TILES, const int row = (int)(sub_group * TILE + TILE_C_ROW(lane, i));
-          const int column = t * TILE + (int)TILE_C_COLUMN(lane, i); const int q = BY_QUERY_OR_KEY(row, column);
-          const int k = BY_QUERY_OR_KEY(column, row);
-          const bool is_seen =
-              !is_edge || (first_key + k < all_keys && !(p.is_causal && first_key + k > first_query + q));
-          float score = scores[t].items[i] * scale; if (BIASED && is_seen && first_query + q < all_queries) score +=
-                                                    load_mask(block_bias + (q * bias_row + k * bias_column), DTYPE1);
-          const float weight = !is_seen ? 0
-                                        : weight_of(score, BY_QUERY_OR_KEY(logs[h], terms[TERMS * column]),
-                                                    BY_QUERY_OR_KEY(corrections[h], terms[TERMS * column + 1]));
-          scores[t].items[i] = weight;
-          grads[t].items[i] = weight * (grads[t].items[i] - BY_QUERY_OR_KEY(deltas[h], terms[TERMS * column + 2])))
+      EACH_ITEM(STEP_TILES, const int row = (int)(sub_group * TILE + TILE_C_ROW(lane, i));
+                const int column = t * TILE + (int)TILE_C_COLUMN(lane, i); const int q = BY_QUERY_OR_KEY(row, column);
+                const int k = BY_QUERY_OR_KEY(column, row);
+                const bool is_seen =
+                    !is_edge || (first_key + k < all_keys && !(p.is_causal && first_key + k > first_query + q));
+                float score = scores[t].items[i] * scale;
+                if (BIASED && is_seen && first_query + q < all_queries) score +=
+                load_mask(block_bias + (q * bias_row + k * bias_column), DTYPE1);
+                const float weight = !is_seen ? 0
+                                              : weight_of(score, BY_QUERY_OR_KEY(logs[h], terms[TERMS * column]),
+                                                          BY_QUERY_OR_KEY(corrections[h], terms[TERMS * column + 1]));
+                const float delta = BY_QUERY_OR_KEY(deltas[h], terms[TERMS * column + 2]);
+                scores[t].items[i] = DROPPED(weight, kept);
+                grads[t].items[i] = weight * (DROPPED(grads[t].items[i], kept) - delta))
       STORE_LEFT(left_scores, grads)
 #if OWNS_KEYS
       STORE_LEFT(left_weights, scores)

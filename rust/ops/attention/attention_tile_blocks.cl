@@ -17,6 +17,40 @@
       EACH_ROW(values[h] = JOIN(values[h], tile_shuffle(values[h], mask, lane, sub_group TILE_PASS)))
 #define ADD(a, b) ((a) + (b))
 
+// Dropout multiplies the weight of a query and a key by 0 or 1 / keep_prob, with the same draw as apply_dropout of scores.cl.
+// DRAW_DROPOUT sets the bits of the items whose weights are kept; QUERY and KEY are those of item `i` of tile `t`. A lane
+// has one, two or four of the weights that a counter decides on: compilers compute its words once. The loop over tiles is
+// not unrolled, as compilers would then keep the words of all tiles in registers; and it comes before the products, whose
+// sums need them.
+#if DROPS
+DEFINE_PHILOX(1, uint, ulong)
+
+// `first` is the first counter of the head, and `row` are the blocks of all queries.
+INLINE bool is_kept(ulong seed, ulong first, float keep_prob, uint row, uint query, uint key) {
+  const ulong block = (ulong)(key / DROPOUT_KEYS) * row + query / DROPOUT_QUERIES;
+  uint words[4];
+  words_of_1(seed, first + block * DROPOUT_COUNTERS + query % DROPOUT_COUNTERS, words);
+  const bool is_late = query % DROPOUT_QUERIES >= DROPOUT_COUNTERS;
+  const uint word = key % DROPOUT_KEYS == 0 ? is_late ? words[1] : words[0] : is_late ? words[3] : words[2];
+  return (float)(word >> 8) * 0x1p-24f < keep_prob;
+}
+#define DRAW_DROPOUT(kept, unit, QUERY, KEY)                                                            \
+  uint kept[STEP_TILES] = {0};                                                                          \
+  {                                                                                                     \
+    const ulong first = offset + (unit) * DROPOUT_HEAD(p);                                              \
+    _Pragma("unroll 1") for (int t = 0; t < STEP_TILES; ++t) {                                          \
+      uint bits = 0;                                                                                    \
+      UNROLL for (int i = 0; i < TILE_C_ITEMS; ++i) bits |=                                             \
+          (uint)is_kept(seed, first, keep_prob, (uint)DROPOUT_ROW(p), (uint)(QUERY), (uint)(KEY)) << i; \
+      UNROLL for (int s = 0; s < STEP_TILES; ++s) kept[s] = s == t ? bits : kept[s];                    \
+    }                                                                                                   \
+  }
+#define DROPPED(weight, kept) (((kept)[t] >> i & 1) ? (weight) * (1 / keep_prob) : 0)
+#else
+#define DRAW_DROPOUT(kept, unit, QUERY, KEY)
+#define DROPPED(weight, kept) (weight)
+#endif
+
 // Copies rows of `elements` elements, `step` bytes apart. Rows from `rows` on, and elements after a row's last, become 0.
 #if TILE_COPIES
 #define COPY(to, from, exists) copy_chunk(&copies, to, from, false, (exists) ? 16 : 0)

@@ -2,7 +2,8 @@
 
 use super::tile_check::backward_is_right;
 use super::{
-    arguments, encode, tile_backward, AttentionGradients, AttentionInputs, AttentionLaunch, AttentionMode, Pass,
+    arguments, dropout, encode, tile_backward, AttentionGradients, AttentionInputs, AttentionLaunch, AttentionMode,
+    Pass,
 };
 use crate::error::Result;
 use crate::kernels::entry;
@@ -127,7 +128,7 @@ pub fn attention_backward(
         grad_bias: target.tensor(&gradients.bias)?,
         runs: sums.runs,
         run: sums.run,
-        dropout: launch.dropout(mode),
+        dropout: dropout(target, launch.class, mode),
     };
     let (global, local) = launch.groups(batch * inputs.key.size(1) * sums.runs);
     target.launch(&launch.program, entry::ATTENTION_BACKWARD, &args, &global, Some(&local))?;

@@ -249,16 +249,17 @@ impl AttentionLaunch {
     pub fn groups(&self, count: i64) -> ([usize; 1], [usize; 1]) {
         ([count.max(0) as usize * self.block_sizes.group], [self.block_sizes.group])
     }
+}
 
-    pub fn dropout(&self, mode: &AttentionMode) -> entry::DropoutArguments {
-        // The forward pass may have been captured, and this may be the backward pass of its last replay.
-        let is_captured = self.target.stream.capture().is_some();
-        let number = |value| if is_captured { value } else { drawn(value) };
-        entry::DropoutArguments {
-            seed: number(mode.stream.seed),
-            offset: number(mode.stream.offset),
-            keep_prob: Value::real(self.class, mode.keep_prob()),
-        }
+/// The random stream of a call, and the probability of a weight to be kept.
+pub(super) fn dropout(target: &Target, class: Class, mode: &AttentionMode) -> entry::DropoutArguments {
+    // The forward pass may have been captured, and this may be the backward pass of its last replay.
+    let is_captured = target.stream.capture().is_some();
+    let number = |value| if is_captured { value } else { drawn(value) };
+    entry::DropoutArguments {
+        seed: number(mode.stream.seed),
+        offset: number(mode.stream.offset),
+        keep_prob: Value::real(class, mode.keep_prob()),
     }
 }
 
@@ -313,9 +314,9 @@ pub(super) fn arguments(
     })
 }
 
-/// Random counters that dropout uses: eight for every 32 queries of a key.
+/// Random counters that dropout uses: `DROPOUT_HEAD` of `attention_arguments.cl` for each head.
 pub fn attention_counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64 {
-    (batch * heads * keys * div_ceil(queries, 32) * 8).max(0) as u64
+    (batch * heads * div_ceil(keys, 2) * div_ceil(queries, 16) * 8).max(0) as u64
 }
 
 /// Writes the output of attention into `out`, and the logarithm of each query's sum of weights, for the backward pass,
@@ -346,7 +347,7 @@ pub fn attention(
         attention: arguments(target, inputs, mode, attention)?,
         out: target.tensor(out)?,
         logsumexp: target.tensor(logsumexp)?,
-        dropout: launch.dropout(mode),
+        dropout: dropout(target, launch.class, mode),
     };
     let (global, local) =
         launch.groups(query.size(0) * query.size(1) * div_ceil(query.size(2), launch.block_sizes.block));

@@ -59,46 +59,29 @@ INLINE void add_bias(__local T *scores, int width, int rows, int columns, __glob
   }
 }
 
-// Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011), as in random.cl: 8 counters in lanes. The words of one group
-// decide on 32 neighbouring queries of a key, independently of the blocks.
-#define DROPOUT_GROUP 32
+DEFINE_PHILOX(8, uint8, ulong8)
 
-INLINE void dropout_words(ulong seed, ulong counter, uint8 c[4]) {
-  const ulong8 counters = counter + (ulong8)(0, 1, 2, 3, 4, 5, 6, 7);
-  c[0] = convert_uint8(counters);
-  c[1] = convert_uint8(counters >> 32ul);
-  c[2] = c[3] = 0;
-  uint key0 = (uint)seed, key1 = (uint)(seed >> 32);
-  for (int round = 0; round < 10; round++) {
-    const ulong8 product0 = convert_ulong8(c[0]) * 0xD2511F53ul, product1 = convert_ulong8(c[2]) * 0xCD9E8D57ul;
-    c[0] = convert_uint8(product1 >> 32ul) ^ c[1] ^ key0;
-    c[1] = convert_uint8(product1);
-    c[2] = convert_uint8(product0 >> 32ul) ^ c[3] ^ key1;
-    c[3] = convert_uint8(product0);
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
-}
-
-// Multiplies the weights of a block by 0 or 1 / keep_prob. The block holds `queries` x `keys` weights, whose neighbours
-// by query and by key are `query_step` and `key_step` elements apart; `unit` is the index of batch and head.
+// Multiplies the weights of a block by 0 or 1 / keep_prob, with the same draw for any size of blocks. The block holds
+// `queries` x `keys` weights, whose neighbours by query and by key are `query_step` and `key_step` elements apart;
+// `first_key` is even, and `unit` is the index of batch and head.
 INLINE void apply_dropout(__local T *block, int query_step, int key_step, int queries, int keys, const Attention *p,
                           long unit, long first_query, long first_key, DROPOUT_ARGUMENTS) {
-  const long groups = (p->queries + DROPOUT_GROUP - 1) / DROPOUT_GROUP;
-  const int start = (int)(first_query % DROPOUT_GROUP);
-  const int parts = (start + queries + DROPOUT_GROUP - 1) / DROPOUT_GROUP;
+  const int start = (int)(first_query % DROPOUT_QUERIES);
+  const int parts = (start + queries + DROPOUT_QUERIES - 1) / DROPOUT_QUERIES;
   const T scale = 1 / keep_prob;
-  EACH(i, keys * parts) {
-    const int key = i / parts, part = i % parts;
-    const long group = (unit * p->keys + first_key + key) * groups + first_query / DROPOUT_GROUP + part;
+  EACH(i, (keys + 1) / DROPOUT_KEYS * parts) {
+    const int pair = i / parts, part = i % parts;
+    const long group = (first_key / DROPOUT_KEYS + pair) * DROPOUT_ROW(*p) + first_query / DROPOUT_QUERIES + part;
+    const ulong counter = offset + unit * DROPOUT_HEAD(*p) + group * DROPOUT_COUNTERS;
     uint8 words[4];
-    dropout_words(seed, offset + group * 8, words);
+    words_of_8(seed, counter + (ulong8)(0, 1, 2, 3, 4, 5, 6, 7), words);
     for (int w = 0; w < 4; w++) {
       uint lanes[8];
       vstore8(words[w] >> 8u, 0, lanes);
+      const int key = pair * DROPOUT_KEYS + w / 2;
       for (int l = 0; l < 8; l++) {
-        const int query = part * DROPOUT_GROUP + w * 8 + l - start;
-        if (query < 0 || query >= queries) continue;
+        const int query = part * DROPOUT_QUERIES + w % 2 * 8 + l - start;
+        if (query < 0 || query >= queries || key >= keys) continue;
         block[query * query_step + key * key_step] *= (T)lanes[l] * LIT(0x1p-24) < keep_prob ? scale : (T)0;
       }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tile_form::{Group, Operands, TILE};
-use super::{arguments, encode, AttentionInputs, AttentionMode};
+use super::{arguments, dropout, encode, AttentionInputs, AttentionMode};
 use crate::error::Result;
 use crate::kernels::{entry, CachedProgram, Class, Family, Spec};
 use crate::ops::core::forms;
@@ -92,6 +92,7 @@ pub(super) fn forward(
         attention: arguments(target, inputs, mode, encode(inputs, mode, out, None))?,
         out: target.tensor(out)?,
         logsumexp: target.tensor(logsumexp)?,
+        dropout: dropout(target, Class::Float, mode),
     };
     let query = &inputs.query;
     let groups = query.size(0) * query.size(1) * div_ceil(query.size(2), form.group().own_rows());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tile_form::{is_in_chunks, Group, Operands};
-use super::{arguments, encode, AttentionGradients, AttentionInputs, AttentionMode};
+use super::{arguments, dropout, encode, AttentionGradients, AttentionInputs, AttentionMode};
 use crate::cl::Memory;
 use crate::error::Result;
 use crate::kernels::{entry, CachedProgram, Class, Family, Spec};
@@ -108,6 +108,7 @@ pub(super) fn backward(
             row_terms,
             grad_owned: target.tensor(owner)?,
             grad_value: target.tensor(&gradients.value)?,
+            dropout: dropout(target, Class::Float, mode),
         };
         let groups = rows.size(0) * rows.size(1) * div_ceil(rows.size(2), form.group().own_rows());
         let (program, items) = (form.program(target)?, form.group().items(form.operands.unit) as usize);

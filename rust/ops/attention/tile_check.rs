@@ -118,6 +118,11 @@ fn arguments(p: Attention, operands: &Operands, inputs: &Inputs, scale: f64) -> 
     }
 }
 
+/// Dropout that keeps every weight: results are then known.
+fn nothing_dropped() -> entry::DropoutArguments {
+    entry::DropoutArguments { seed: 1, offset: 2, keep_prob: Value::real(Class::Float, 1.0) }
+}
+
 /// The result of a query, and the logarithm of its sum of weights.
 fn expected(query: &[f64], keys: &Rows, values: &Rows, bias: Option<&[f64]>, seen: i64, scale: f64) -> (Vec<f64>, f64) {
     let added = |key: i64| bias.and_then(|row| row.get(key as usize)).copied().unwrap_or_default();
@@ -131,7 +136,7 @@ fn expected(query: &[f64], keys: &Rows, values: &Rows, bias: Option<&[f64]>, see
 
 /// Computes two heads that share their keys, with a causal mask, and compares all results.
 fn check(target: &Target, form: &Form) -> Result<bool> {
-    let Operands { dtype, bias: bias_dtype, width, unit } = form.operands;
+    let Operands { dtype, bias: bias_dtype, width, unit, .. } = form.operands;
     let group = form.group();
     // A part of a block of queries too, and rows that are shorter than in local memory.
     let (queries, head_dim, value_head_dim) = (group.own_rows() + 21, width - 8, width);
@@ -167,6 +172,7 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
         attention: arguments(attention, &form.operands, &inputs, scale),
         out: start_of(&out_memory),
         logsumexp: start_of(&logs_memory),
+        dropout: nothing_dropped(),
     };
     let kernel = form.program(target)?.kernel(entry::ATTENTION_TILE.name)?;
     let groups = (HEADS * div_ceil(queries, group.own_rows())) as usize;
@@ -235,7 +241,7 @@ fn gradients(inputs: [&Rows; 4], bias: Option<&Rows>, first: i64, rows: i64, sca
 
 /// Computes the gradients of two heads that share their keys, with a causal mask, and compares them.
 fn check_backward(target: &Target, form: &BackwardForm) -> Result<bool> {
-    let BackwardForm { operands: Operands { dtype, bias: bias_dtype, width, unit }, owns_keys } = *form;
+    let BackwardForm { operands: Operands { dtype, bias: bias_dtype, width, unit, .. }, owns_keys } = *form;
     let group = form.group();
     let (rows, head_dim, value_head_dim) = (group.own_rows() + 21, width - 8, width);
     let query = Rows::new(dtype, HEADS * rows, head_dim, 0, 1);
@@ -292,6 +298,7 @@ fn check_backward(target: &Target, form: &BackwardForm) -> Result<bool> {
         row_terms: start_of(&terms_memory),
         grad_owned: start_of(&out_memory),
         grad_value: start_of(&value_out_memory),
+        dropout: nothing_dropped(),
     };
     let kernel = form.program(target)?.kernel(entry::ATTENTION_TILE_BACKWARD.name)?;
     let owners = if owns_keys { 1 } else { HEADS };

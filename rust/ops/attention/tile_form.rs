@@ -29,6 +29,8 @@ pub(super) struct Operands {
     pub unit: TileUnit,
     pub dtype: DType,
     pub bias: Option<DType>,
+    /// With dropout.
+    pub drops: bool,
     pub width: i64,
 }
 
@@ -73,7 +75,8 @@ impl Operands {
         let Some(unit) = unit_of(target, query.dtype)? else { return Ok(None) };
         let widest = query.size(3).max(value.size(3));
         let Some(width) = WIDTHS.into_iter().find(|width| *width >= widest) else { return Ok(None) };
-        Ok(Some(Self { unit, dtype: query.dtype, bias: bias.is_present().then_some(bias.dtype), width }))
+        let (bias, drops) = (bias.is_present().then_some(bias.dtype), mode.keep_prob() < 1.0);
+        Ok(Some(Self { unit, dtype: query.dtype, bias, drops, width }))
     }
 
     /// The usual operands on a device with matrix instructions.
@@ -85,7 +88,8 @@ impl Operands {
         for dtype in [DType::F16, DType::BF16] {
             let unit = if target.is_cpu() { None } else { unit_of(target, dtype)? };
             for (unit, width) in unit.into_iter().flat_map(|unit| [(unit, 64), (unit, 128)]) {
-                found.extend([None, Some(dtype)].map(|bias| Self { unit, dtype, bias, width }));
+                let kinds = [(None, false), (Some(dtype), false), (None, true)];
+                found.extend(kinds.map(|(bias, drops)| Self { unit, dtype, bias, drops, width }));
             }
         }
         Ok(found)
@@ -117,14 +121,14 @@ impl Operands {
             .define("STEP_ROWS", group.step_rows)
             .define("WIDTH", self.width)
             .define("SPEC_DTYPE0", i64::from(self.dtype.code()))
-            .define("BIASED", i64::from(self.bias.is_some()));
+            .define("BIASED", i64::from(self.bias.is_some()))
+            .define("DROPS", i64::from(self.drops));
         let spec = self.bias.iter().fold(spec, |spec, bias| spec.define("SPEC_DTYPE1", i64::from(bias.code())));
         self.unit.with_instructions(spec)
     }
 }
 
-/// Returns true for calls on GPUs without dropout, of 16-bit floats in whole chunks, with at least as many queries as a
-/// tile has.
+/// Returns true for calls on GPUs of 16-bit floats in whole chunks, with at least as many queries as a tile has.
 fn is_allowed(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMode) -> bool {
     let AttentionInputs { query, key, value, bias } = inputs;
     let (queries, scale) = (query.size(2), mode.scale as f32);
@@ -132,7 +136,6 @@ fn is_allowed(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMod
     let bias_bytes = || MOST_ROWS * (bias.stride(2) + bias.stride(3)) * bias.dtype.size() as i64;
     !target.is_cpu()
         && matches!(query.dtype, DType::F16 | DType::BF16)
-        && mode.keep_prob() >= 1.0
         // Scores are compared before they are scaled, so their order must stay; and -infinity times 0 is a NaN.
         && scale > 0.0
         && scale.is_finite()
