@@ -26,8 +26,8 @@ def cases() -> Iterator[Case]:
     for name, (shape, causal) in SHAPES.items():
         function = partial(functional.scaled_dot_product_attention, is_causal=causal)
         for dtype in TOLERANCES:
-            yield _case(f"{name} {dtype}", partial(_heads, forward, shape, function, DTYPES[dtype]), dtype)
-            build = partial(_heads, backward, shape, function, DTYPES[dtype])
+            yield _case(f"{name} {dtype}", partial(attend, forward, shape, function, DTYPES[dtype]), dtype)
+            build = partial(attend, backward, shape, function, DTYPES[dtype])
             yield _case(f"{name} {dtype} backward", build, dtype)
     yield _case("8x12x128x64 mask f32", _masked, "f32")
     yield _case("1x12x1x64 of 1024 f32", _one_query, "f32")
@@ -39,13 +39,22 @@ def _case(name: str, build: Callable[[torch.device], Work], dtype: str) -> Case:
     return Case(group="attention", name=name, build=build, tolerance=TOLERANCES[dtype], quick=quick)
 
 
-def _heads(
+def attend(
     direction: Callable[..., Work],
     shape: tuple[int, int, int, int],
-    function: Callable[..., torch.Tensor],
+    function: partial,
     dtype: torch.dtype,
     device: torch.device,
 ) -> Work:
+    """Return the work of attention with as many queries as keys.
+
+    Args:
+        direction: ``forward`` or ``backward`` of :mod:`benchmarks.inputs`.
+        shape: batch, heads, tokens, width of a head.
+        function: ``scaled_dot_product_attention`` with ``is_causal``.
+        dtype: of queries, keys and values.
+        device: where they are.
+    """
     work = direction(function, [random(device, *shape, dtype=dtype, index=index) for index in range(3)])
     batch, heads, tokens, width = shape
     # Two matmuls forward; five backward, which recomputes the scores. Half as many operations if causal.

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from benchmarks import models
 from benchmarks.case import Case, Work
+from benchmarks.cases.attention import attend
 from benchmarks.cases.latency import chain
 from benchmarks.cases.networks import Network, image, text, training
 from benchmarks.inputs import DTYPES, backward, forward, indices, random
@@ -66,11 +67,11 @@ MOVING: dict[str, tuple[Callable[..., torch.Tensor], int, tuple[str, ...]]] = {
 # Columns of a quantised weight with the same scale.
 GROUP = 64
 DIRECTIONS = {"forward": forward, "gradients": backward}
-# name: groups, the order of dimensions in memory, the dtypes. A group for each channel is a depthwise convolution.
+# name: whether each channel is a group, the order of dimensions in memory, the dtypes
 CONVOLUTIONS = {
-    "conv 3x3": ("dense", torch.contiguous_format, ("f32", "f16")),
-    "conv 3x3 channels-last": ("dense", torch.channels_last, ("f16",)),
-    "depthwise conv 3x3": ("depthwise", torch.contiguous_format, ("f16",)),
+    "conv 3x3": (False, torch.contiguous_format, ("f32", "f16")),
+    "conv 3x3 channels-last": (False, torch.channels_last, ("f16",)),
+    "depthwise conv 3x3": (True, torch.contiguous_format, ("f16",)),
 }
 
 
@@ -137,12 +138,12 @@ def _matmul(order: int, dtype: torch.dtype, device: torch.device) -> Work:
 
 def _convolutions(sizes: Sizes) -> Iterator[Case]:
     shape = "x".join(map(str, sizes.images))
-    for name, (kind, layout, dtypes) in CONVOLUTIONS.items():
-        groups = sizes.images[1] if kind == "depthwise" else 1
+    for name, (is_depthwise, layout, dtypes) in CONVOLUTIONS.items():
+        groups = sizes.images[1] if is_depthwise else 1
         for dtype in dtypes:
             for word, direction in DIRECTIONS.items():
                 build = partial(_convolution, direction, sizes.images, groups, layout, DTYPES[dtype])
-                # Half precision rounds each result; sums of gradients over all positions have errors in their order.
+                # Float16 rounds each result, and gradients of weights are sums over all positions.
                 tolerance = 1e-3 if dtype == "f32" else 1e-2
                 yield Case(group="conv", name=f"{name} {dtype} {shape}, {word}", build=build, tolerance=tolerance)
 
@@ -161,27 +162,19 @@ def _convolution(
         random(device, *shape, dtype=dtype, index=index).to(memory_format=layout) for index, shape in enumerate(shapes)
     ]
     work = direction(partial(functional.conv2d, padding=1, groups=groups), operands)
-    # A depthwise convolution moves more than it computes.
-    return work if groups > 1 else Work(run=work.run)
+    # Each of two gradients takes as many operations as the result. PyTorch's count for gradients ignores groups.
+    flops = 2 * 9 * prod(images) * channels // groups * (1 if direction is forward else 2)
+    return Work(run=work.run, reads=work.reads, flops=flops)
 
 
 def _attention(sizes: Sizes) -> Iterator[Case]:
     shape = "x".join(map(str, sizes.heads))
+    function = partial(functional.scaled_dot_product_attention, is_causal=True)
     for dtype in ("f32", "f16"):
         for word, direction in DIRECTIONS.items():
-            build = partial(_attend, direction, sizes.heads, DTYPES[dtype])
+            build = partial(attend, direction, sizes.heads, function, DTYPES[dtype])
             tolerance = 1e-3 if dtype == "f32" else 2e-2
             yield Case(group="attention", name=f"causal {dtype} {shape}, {word}", build=build, tolerance=tolerance)
-
-
-def _attend(
-    direction: Callable[..., Work], shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device
-) -> Work:
-    operands = [random(device, *shape, dtype=dtype, index=index) for index in range(3)]
-    work = direction(partial(functional.scaled_dot_product_attention, is_causal=True), operands)
-    # Two matmuls forward, five backward, each of the half of the scores that is not masked.
-    matmuls = 2 if direction is forward else 5
-    return Work(run=work.run, flops=matmuls * prod(shape) * shape[2])
 
 
 def _adam(parameters: int, device: torch.device) -> Work:
@@ -210,11 +203,10 @@ def _one_row_quantized(layer: tuple[int, int], bits: int, device: torch.device) 
     scales = random(device, outputs, inputs // GROUP, dtype=torch.float16, kind="positive", index=1)
     if bits == 8:
         codes = indices(device, 255, outputs, inputs).sub_(127).to(torch.int8)
-        values = codes
     else:
         codes = indices(device, 256, outputs, inputs // 2).to(torch.uint8)
-        values = torch.stack([codes & 15, codes >> 4], -1).to(torch.int8) - 8
     if device.type != "opencl":
+        values = codes if bits == 8 else torch.stack([codes & 15, codes >> 4], -1).to(torch.int8) - 8
         weight = (values.view(outputs, -1, GROUP) * scales.unsqueeze(-1)).view(outputs, inputs)
         return forward(functional.linear, (x, weight))
     from torch_opencl.quantized import QuantizedWeight  # noqa: PLC0415 - the other backend's process does without it

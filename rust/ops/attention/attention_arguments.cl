@@ -46,12 +46,12 @@ SHARED(Attention, 280);
 
 // The part of the random stream that belongs to a call, and 1 - p: 1 without dropout.
 #define DROPOUT_ARGUMENTS ulong seed, ulong offset, T keep_prob
-// Eight counters decide on blocks of 16 queries and two keys, the n-th on queries n and n + 8 of each: its first two words
-// on those of the first key, the others on those of the second.
+// Eight counters decide on a block of 16 queries and two keys. Counter n decides on queries n and n + 8: its words 0
+// and 1 on their weights for the first key, words 2 and 3 on those for the second.
 #define DROPOUT_COUNTERS 8
 #define DROPOUT_QUERIES 16
 #define DROPOUT_KEYS 2
-// Blocks of the queries, and counters of a head.
+// The number of blocks of queries, and the number of counters of a head.
 #define DROPOUT_ROW(p) (((p).queries + DROPOUT_QUERIES - 1) / DROPOUT_QUERIES)
 #define DROPOUT_HEAD(p) (((p).keys + DROPOUT_KEYS - 1) / DROPOUT_KEYS * DROPOUT_ROW(p) * DROPOUT_COUNTERS)
 

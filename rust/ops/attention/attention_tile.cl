@@ -12,9 +12,9 @@
 // exponential, a maximum, a sum, and WIDTH / STEP_ROWS products of sums by `decay`. A block of keys and values is read
 // once for OWN_ROWS queries.
 //
-// Constants: TILE_KIND, TILE_EMULATED, SPEC_DTYPE0, SUB_GROUPS, STEP_ROWS, WIDTH (a row in local memory: 16, 32, 64 or 128
-// elements), DROPS, BIASED, and with a bias SPEC_DTYPE1. Rows are read in chunks of 8 elements: their addresses and lengths are
-// multiples of 16 bytes.
+// Constants: TILE_KIND, TILE_EMULATED, SPEC_DTYPE0, SUB_GROUPS, STEP_ROWS, WIDTH (a row in local memory: 16, 32, 64 or
+// 128 elements), DROPS, BIASED, and with a bias SPEC_DTYPE1. Rows are read in chunks of 8 elements: their addresses and
+// lengths are multiples of 16 bytes.
 
 // Global size: batches * heads * blocks of queries, ITEMS each.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void attention_tile(

@@ -1,5 +1,5 @@
-// Gradients of attention of 16-bit floats by matrix instructions, from the row terms that attention_delta writes: weights
-// are computed again, block by block (Dao, "FlashAttention-2", 2023).
+// Gradients of attention of 16-bit floats by matrix instructions, from the row terms that attention_delta writes:
+// weights are computed again, block by block (Dao, "FlashAttention-2", 2023).
 //
 // With OWNS_KEYS 0 a group owns queries, walks over keys and values, and writes the gradient of its queries. With
 // OWNS_KEYS 1 it owns keys and values, walks over queries and the gradients of their results, for all heads that share
@@ -9,14 +9,14 @@
 //   step       = keys | queries       step_other  = values | grad_out
 //
 //   scores = owned step^T,  grads = owned_other step_other^T,  weights = exp(scale scores + bias - logsumexp)
-//   grad_scores = weights (kept grads - delta)
-//   sums += grad_scores step,  and with OWNS_KEYS  value_sums += kept weights step_other
+//   grad_scores = weights (dropout(grads) - delta)
+//   sums += grad_scores step,  and with OWNS_KEYS  value_sums += dropout(weights) step_other
 //
-// where `kept` is 1, or with dropout 0 or 1 / keep_prob.
+// Dropout multiplies by 0 or 1 / keep_prob, in both formulas by the same.
 //
-// Weights and the gradients of scores are rounded to 16 bits for their products; a float16 gradient beyond 65504 becomes
-// infinite, as gradient scaling expects. A score costs 4 head_dim + 2 value_head_dim operations of matrix instructions, and
-// with OWNS_KEYS 4 head_dim + 4 value_head_dim. No two groups write to the same address.
+// Weights and the gradients of scores are rounded to 16 bits for their products; a float16 gradient beyond 65504
+// becomes infinite, as gradient scaling expects. A score costs 4 head_dim + 2 value_head_dim operations of matrix
+// instructions, and with OWNS_KEYS 4 head_dim + 4 value_head_dim. No two groups write to the same address.
 //
 // Constants: those of attention_tile.cl, and OWNS_KEYS.
 

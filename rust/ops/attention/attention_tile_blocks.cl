@@ -1,5 +1,5 @@
-// Shared by the kernels of attention that use matrix instructions: loops over the items of a lane, and blocks of rows in
-// local memory.
+// Shared by the kernels of attention that use matrix instructions: loops over the items of a lane, and blocks of rows
+// in local memory.
 
 #define LOG2_E 1.4426950408889634f
 
@@ -17,15 +17,15 @@
       EACH_ROW(values[h] = JOIN(values[h], tile_shuffle(values[h], mask, lane, sub_group TILE_PASS)))
 #define ADD(a, b) ((a) + (b))
 
-// Dropout multiplies the weight of a query and a key by 0 or 1 / keep_prob, with the same draw as apply_dropout of scores.cl.
-// DRAW_DROPOUT sets the bits of the items whose weights are kept; QUERY and KEY are those of item `i` of tile `t`. A lane
-// has one, two or four of the weights that a counter decides on: compilers compute its words once. The loop over tiles is
-// not unrolled, as compilers would then keep the words of all tiles in registers; and it comes before the products, whose
-// sums need them.
+// Dropout multiplies the weight of a query and a key by 0 or 1 / keep_prob, with the same draw as apply_dropout of
+// scores.cl. DRAW_DROPOUT sets the bits of the items whose weights are kept; QUERY and KEY are those of item `i` of
+// tile `t`. A lane has one, two or four of the weights that a counter decides on: compilers compute its words once. If
+// the loop over tiles were unrolled, compilers would keep the words of all tiles in registers. The draw comes before
+// the products, whose sums need these registers.
 #if DROPS
 DEFINE_PHILOX(1, uint, ulong)
 
-// `first` is the first counter of the head, and `row` are the blocks of all queries.
+// `first` is the first counter of the head, and `row` the number of blocks of queries.
 INLINE bool is_kept(ulong seed, ulong first, float keep_prob, uint row, uint query, uint key) {
   const ulong block = (ulong)(key / DROPOUT_KEYS) * row + query / DROPOUT_QUERIES;
   uint words[4];
@@ -51,7 +51,8 @@ INLINE bool is_kept(ulong seed, ulong first, float keep_prob, uint row, uint que
 #define DROPPED(weight, kept) (weight)
 #endif
 
-// Copies rows of `elements` elements, `step` bytes apart. Rows from `rows` on, and elements after a row's last, become 0.
+// Copies rows of `elements` elements, `step` bytes apart. Rows from `rows` on, and elements after a row's last, become
+// 0.
 #if TILE_COPIES
 #define COPY(to, from, exists) copy_chunk(&copies, to, from, false, (exists) ? 16 : 0)
 #define CLOSE_COPIES close_copies(&copies);
@@ -70,8 +71,9 @@ INLINE bool is_kept(ulong seed, ulong first, float keep_prob, uint row, uint que
   }                                                                                  \
   CLOSE_COPIES
 
-// A matrix of OWN_ROWS x STEP_ROWS in tiles of C, such as weights, becomes the left operand of a product. On NVIDIA's GPUs
-// a lane has the same elements of a tile of C and of one of A; else they go through local memory, and a barrier follows.
+// A matrix of OWN_ROWS x STEP_ROWS in tiles of C, such as weights, becomes the left operand of a product. On NVIDIA's
+// GPUs a lane has the same elements of a tile of C and of one of A; else they go through local memory, and a barrier
+// follows.
 #if TILE_KIND == TILE_MMA
 #define STORE_LEFT(to, tiles)
 #define LOAD_LEFT(a, from, tiles, t)                                             \

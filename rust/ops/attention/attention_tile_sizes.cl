@@ -1,5 +1,5 @@
-// Sizes that follow from the constants of attention_tile.cl and attention_tile_backward.cl: a group owns OWN_ROWS queries
-// (or keys), and takes STEP_ROWS keys (or queries) at a time.
+// Sizes that follow from the constants of attention_tile.cl and attention_tile_backward.cl: a group owns OWN_ROWS
+// queries (or keys), and takes STEP_ROWS keys (or queries) at a time.
 
 #define INPUT_DTYPE SPEC_DTYPE0
 #define OWN_ROWS (SUB_GROUPS * TILE)

@@ -69,7 +69,7 @@ INLINE void apply_dropout(__local T *block, int query_step, int key_step, int qu
   const int start = (int)(first_query % DROPOUT_QUERIES);
   const int parts = (start + queries + DROPOUT_QUERIES - 1) / DROPOUT_QUERIES;
   const T scale = 1 / keep_prob;
-  EACH(i, (keys + 1) / DROPOUT_KEYS * parts) {
+  EACH(i, (keys + DROPOUT_KEYS - 1) / DROPOUT_KEYS * parts) {
     const int pair = i / parts, part = i % parts;
     const long group = (first_key / DROPOUT_KEYS + pair) * DROPOUT_ROW(*p) + first_query / DROPOUT_QUERIES + part;
     const ulong counter = offset + unit * DROPOUT_HEAD(*p) + group * DROPOUT_COUNTERS;

@@ -11,7 +11,8 @@ use crate::ops::core::space::div_ceil;
 use crate::ops::matmul::tile_kind::{TileKind, TileUnit};
 use crate::ops::{Target, Tensor};
 
-/// Keys of a block: as many as items have registers for (`make gpu-compile CASES=attention_tile`). No GPU has measured it.
+/// Keys of a block: as many as items have registers for (`make gpu-compile CASES=attention_tile`). No GPU has measured
+/// it.
 const KEYS: i64 = 64;
 const KEYS_OF_LONG_ROWS: i64 = 32;
 
@@ -46,8 +47,8 @@ impl Form {
     }
 }
 
-/// Sub-groups of a work-group. More of them share a block of keys and values; few queries would leave them idle. Layouts
-/// whose weights go through local memory need more of it for each.
+/// Sub-groups of a work-group. More of them share a block of keys and values; few queries would leave them idle.
+/// Layouts whose weights go through local memory need more of it for each.
 const fn sub_groups(unit: TileUnit, queries: i64) -> i64 {
     if matches!(unit.kind, TileKind::Mma) && queries > 4 * TILE {
         8

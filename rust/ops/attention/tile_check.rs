@@ -1,5 +1,5 @@
-//! Checks that the programs of `attention_tile.cl` and `attention_tile_backward.cl` compute right results, for each form
-//! before its first use.
+//! Checks that the programs of `attention_tile.cl` and `attention_tile_backward.cl` compute right results, for each
+//! form before its first use.
 //!
 //! The inputs are multiples of 1/4, which 16-bit floats represent, and the results are compared with those of float64.
 
@@ -118,19 +118,72 @@ fn arguments(p: Attention, operands: &Operands, inputs: &Inputs, scale: f64) -> 
     }
 }
 
-/// Dropout that keeps every weight: results are then known.
-fn nothing_dropped() -> entry::DropoutArguments {
-    entry::DropoutArguments { seed: 1, offset: 2, keep_prob: Value::real(Class::Float, 1.0) }
+/// What dropout multiplies weights by in a check, as `attention_arguments.cl` describes it.
+struct Dropout {
+    keep_prob: f64,
+    queries: i64,
+    keys: i64,
 }
 
-/// The result of a query, and the logarithm of its sum of weights.
-fn expected(query: &[f64], keys: &Rows, values: &Rows, bias: Option<&[f64]>, seen: i64, scale: f64) -> (Vec<f64>, f64) {
+impl Dropout {
+    const SEED: u64 = 0x1234_5678_9abc_def0;
+    const OFFSET: u64 = (1 << 32) - 100;
+
+    fn of(operands: &Operands, queries: i64, keys: i64) -> Self {
+        Self { keep_prob: if operands.drops { 0.5 } else { 1.0 }, queries, keys }
+    }
+
+    fn arguments(&self) -> entry::DropoutArguments {
+        let keep_prob = Value::real(Class::Float, self.keep_prob);
+        entry::DropoutArguments { seed: Self::SEED, offset: Self::OFFSET, keep_prob }
+    }
+
+    fn factor(&self, head: i64, query: i64, key: i64) -> f64 {
+        let row = div_ceil(self.queries, 16);
+        let block = (head * div_ceil(self.keys, 2) + key / 2) * row + query / 16;
+        let [a, b, c, d] = philox(Self::SEED, Self::OFFSET + (block * 8 + query % 8) as u64);
+        let word = match (key % 2, query % 16 / 8) {
+            (0, 0) => a,
+            (0, _) => b,
+            (_, 0) => c,
+            _ => d,
+        };
+        if f64::from(word >> 8) < self.keep_prob * f64::from(1 << 24) {
+            1.0 / self.keep_prob
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Philox 4x32-10, as in `philox.cl`.
+fn philox(seed: u64, counter: u64) -> [u32; 4] {
+    let (mut words, mut keys) = ([counter as u32, (counter >> 32) as u32, 0, 0], [seed as u32, (seed >> 32) as u32]);
+    for _ in 0..10 {
+        let ([a, b, c, d], [key0, key1]) = (words, keys);
+        let (product0, product1) = (u64::from(a) * 0xd251_1f53, u64::from(c) * 0xcd9e_8d57);
+        let (high0, high1) = ((product0 >> 32) as u32, (product1 >> 32) as u32);
+        words = [high1 ^ b ^ key0, product1 as u32, high0 ^ d ^ key1, product0 as u32];
+        keys = [key0.wrapping_add(0x9e37_79b9), key1.wrapping_add(0xbb67_ae85)];
+    }
+    words
+}
+
+/// The result of a query, and the logarithm of its sum of weights. `kept` is what dropout multiplies a key's weight by.
+fn expected(
+    query: &[f64],
+    [keys, values]: [&Rows; 2],
+    bias: Option<&[f64]>,
+    kept: impl Fn(i64) -> f64,
+    seen: i64,
+    scale: f64,
+) -> (Vec<f64>, f64) {
     let added = |key: i64| bias.and_then(|row| row.get(key as usize)).copied().unwrap_or_default();
     let weights: Vec<f64> = (0..seen).map(|key| (dot(query, keys.row(key)) * scale + added(key)).exp()).collect();
     let total: f64 = weights.iter().sum();
     let columns = values.row(0).len();
     let at = |row: i64, column: usize| values.row(row).get(column).copied().unwrap_or_default();
-    let sum = |column| (0..).zip(&weights).map(|(key, weight)| weight * at(key, column)).sum::<f64>() / total;
+    let sum = |column| (0..).zip(&weights).map(|(key, w)| w * kept(key) * at(key, column)).sum::<f64>() / total;
     ((0..columns).map(sum).collect(), total.ln())
 }
 
@@ -144,6 +197,7 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
     let key = Rows::new(dtype, KEYS, head_dim, 5000, 1);
     let value = Rows::new(dtype, KEYS, value_head_dim, 9000, 3);
     let bias = bias_dtype.map(|dtype| Rows::new(dtype, queries, KEYS, 13_000, 1));
+    let dropout = Dropout::of(&form.operands, queries, KEYS);
     let scale = 2.0 / (head_dim as f64).sqrt();
     let pitch = value_head_dim + GAP;
     let mut out = vec![UNTOUCHED; ((HEADS * queries + GAP_ROWS) * pitch) as usize];
@@ -172,7 +226,7 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
         attention: arguments(attention, &form.operands, &inputs, scale),
         out: start_of(&out_memory),
         logsumexp: start_of(&logs_memory),
-        dropout: nothing_dropped(),
+        dropout: dropout.arguments(),
     };
     let kernel = form.program(target)?.kernel(entry::ATTENTION_TILE.name)?;
     let groups = (HEADS * div_ceil(queries, group.own_rows())) as usize;
@@ -187,7 +241,8 @@ fn check(target: &Target, form: &Form) -> Result<bool> {
         }
         let at = index % queries;
         let added = bias.as_ref().map(|bias| bias.row(at));
-        let (row, sum) = expected(query.row(index), &key, &value, added, KEYS.min(at + 1), scale);
+        let kept = |key| dropout.factor(index / queries, at, key);
+        let (row, sum) = expected(query.row(index), [&key, &value], added, kept, KEYS.min(at + 1), scale);
         let (results, gap) = found.split_at(value_head_dim as usize);
         results.iter().zip(row).all(|(bits, expected)| is_near(*bits, expected))
             && (f64::from(*log) - sum).abs() <= LOG_TOLERANCE
@@ -213,26 +268,28 @@ fn add(to: &mut [f64], factor: f64, row: &[f64]) {
     to.iter_mut().zip(row).for_each(|(to, x)| *to += factor * x);
 }
 
-/// The gradients of a head with a causal mask. `first` is its first row in `query` and `grad_out`.
-fn gradients(inputs: [&Rows; 4], bias: Option<&Rows>, first: i64, rows: i64, scale: f64) -> Gradients {
+/// The gradients of a head with a causal mask. It has as many rows as `dropout` has queries and keys.
+fn gradients(inputs: [&Rows; 4], bias: Option<&Rows>, head: i64, dropout: &Dropout, scale: f64) -> Gradients {
     let [query, key, value, grad_out] = inputs;
+    let (rows, first) = (dropout.queries, head * dropout.queries);
     let zeros = |like: &Rows| vec![vec![0.0; like.row(0).len()]; rows as usize];
     let mut all = Gradients { query: zeros(query), key: zeros(key), value: zeros(value), terms: Vec::new() };
     for q in 0..rows {
         let (own, grad) = (query.row(first + q), grad_out.row(first + q));
-        let (out, log) = expected(own, key, value, bias.map(|bias| bias.row(q)), q + 1, scale);
+        let kept = |k| dropout.factor(head, q, k);
+        let (out, log) = expected(own, [key, value], bias.map(|bias| bias.row(q)), kept, q + 1, scale);
         let delta = dot(grad, &out);
         all.terms.extend([log as f32, 0.0, delta as f32]);
         for k in 0..=q {
             let added = bias.and_then(|bias| bias.row(q).get(k as usize)).copied().unwrap_or_default();
             let weight = (dot(own, key.row(k)) * scale + added - log).exp();
-            let grad_score = weight * (dot(grad, value.row(k)) - delta) * scale;
+            let grad_score = weight * (kept(k) * dot(grad, value.row(k)) - delta) * scale;
             if let (Some(to_query), Some(to_key), Some(to_value)) =
                 (all.query.get_mut(q as usize), all.key.get_mut(k as usize), all.value.get_mut(k as usize))
             {
                 add(to_query, grad_score, key.row(k));
                 add(to_key, grad_score, own);
-                add(to_value, weight, grad);
+                add(to_value, weight * kept(k), grad);
             }
         }
     }
@@ -249,9 +306,10 @@ fn check_backward(target: &Target, form: &BackwardForm) -> Result<bool> {
     let value = Rows::new(dtype, rows, value_head_dim, 9000, 1);
     let grad_out = Rows::new(dtype, HEADS * rows, value_head_dim, 17_000, 1);
     let bias = bias_dtype.map(|dtype| Rows::new(dtype, rows, rows, 13_000, 1));
+    let dropout = Dropout::of(&form.operands, rows, rows);
     let scale = 2.0 / (head_dim as f64).sqrt();
     let heads: Vec<Gradients> = (0..HEADS)
-        .map(|head| gradients([&query, &key, &value, &grad_out], bias.as_ref(), head * rows, rows, scale))
+        .map(|head| gradients([&query, &key, &value, &grad_out], bias.as_ref(), head, &dropout, scale))
         .collect();
     let terms: Vec<f32> = heads.iter().flat_map(|head| head.terms.iter().copied()).collect();
     let sum = |part: fn(&Gradients) -> &Vec<Vec<f64>>| -> Vec<Vec<f64>> {
@@ -298,7 +356,7 @@ fn check_backward(target: &Target, form: &BackwardForm) -> Result<bool> {
         row_terms: start_of(&terms_memory),
         grad_owned: start_of(&out_memory),
         grad_value: start_of(&value_out_memory),
-        dropout: nothing_dropped(),
+        dropout: dropout.arguments(),
     };
     let kernel = form.program(target)?.kernel(entry::ATTENTION_TILE_BACKWARD.name)?;
     let owners = if owns_keys { 1 } else { HEADS };
@@ -319,4 +377,15 @@ fn are_near(dtype: DType, found: &[u16], expected: &[Vec<f64>]) -> bool {
         .zip(expected.iter().flatten())
         .all(|(bits, right)| (value(*bits) - right).abs() <= TOLERANCE * largest)
         && after.iter().all(|bits| *bits == UNTOUCHED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::philox;
+
+    #[test]
+    fn random_words_are_those_of_the_authors() {
+        // The first of the known answers of Random123.
+        assert_eq!(philox(0, 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+    }
 }

@@ -164,7 +164,7 @@ impl<'a> OptimizerOperands<'a> {
 impl OptimizerSettings {
     /// The struct `Step` of `optimizer.cl`.
     fn step_struct(&self, rule: OptimizerRule, class: Class, operands: &OptimizerOperands<'_>) -> Vec<u8> {
-        let rest = if rule == OptimizerRule::Sgd { self.dampening } else { self.momentum };
+        let weight1 = 1.0 - if rule == OptimizerRule::Sgd { self.dampening } else { self.momentum };
         let hyperparameters = [
             self.lr,
             if self.maximize { -1.0 } else { 1.0 },
@@ -172,7 +172,7 @@ impl OptimizerSettings {
             self.eps,
             self.momentum,
             self.beta2,
-            1.0 - rest,
+            weight1,
             1.0 - self.beta2,
             self.momentum.ln(),
             self.beta2.ln(),

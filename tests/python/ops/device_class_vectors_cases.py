@@ -65,8 +65,13 @@ def check(function: Callable, dtype: torch.dtype, layouts: list[tuple[int, int]]
         lambda x: x.var(0),
         lambda x: x.var(),
         lambda x: x.detach().argmax(0),
+        lambda x: x.detach().argmax(1),
+        lambda x: x.detach().argmax(),
     ],
-    ids=["rows", "columns", "all", "variance of rows", "variance of columns", "variance of all", "argmax"],
+    ids=[
+        *("rows", "columns", "all", "variance of rows", "variance of columns", "variance of all"),
+        *("argmax of columns", "argmax of rows", "argmax of all"),
+    ],
 )
 def test_reductions(reduction: Callable, dtype: torch.dtype):
     torch.manual_seed(0)
@@ -171,3 +176,20 @@ def test_elements_further_apart_than_32_bit_offsets_reach():
     assert_agrees(a @ b.to("opencl"), a.cpu().double() @ b.double())
     x, weight = memory.as_strided((3, 24, 9, 9), (distance, 81, 9, 1)), torch.randn(40, 24, 3, 3).half()
     assert_agrees(F.conv2d(x, weight.to("opencl")), F.conv2d(x.cpu().double(), weight.double()))
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+def test_fused_optimizers(name: str, offset: int):
+    torch.manual_seed(0)
+    values, gradients = torch.randn(2, 70_002)
+    results = []
+    for device, dtype, how in (("opencl", torch.float32, {"fused": True}), ("cpu", torch.float64, {"foreach": False})):
+        parameter = torch.nn.Parameter(values.to(device, dtype)[offset:-1])
+        parameter.grad = gradients.to(device, dtype)[offset:-1]
+        options = {"momentum": 0.9} if name == "SGD" else {}
+        optimizer = getattr(torch.optim, name)([parameter], lr=0.1, **options, **how)
+        for _ in range(2):
+            optimizer.step()
+        results.append(parameter.detach().cpu().float())
+    assert_close(*results)
