@@ -112,7 +112,7 @@ def cases(sizes: Sizes = LARGE) -> Iterator[Case]:
         yield Case(group="layer", name=f"linear int{bits} {shape}, 1 row of f16", build=build, tolerance=2e-2)
     for network in sizes.networks:
         for suffix, dtype in (("", None), (", autocast to f16", torch.float16)):
-            build = partial(training, replace(network, autocast=dtype))
+            build = partial(_training, network, dtype)
             yield Case(group="model", name=f"{network.name} training step{suffix}", build=build, tolerance=1e-2)
 
 
@@ -156,7 +156,7 @@ def _convolution(
     dtype: torch.dtype,
     device: torch.device,
 ) -> Work:
-    channels = images[1]
+    channels, dtype = images[1], _computed(dtype, device)
     shapes = images, (channels, channels // groups, 3, 3)
     operands = [
         random(device, *shape, dtype=dtype, index=index).to(memory_format=layout) for index, shape in enumerate(shapes)
@@ -169,12 +169,28 @@ def _convolution(
 
 def _attention(sizes: Sizes) -> Iterator[Case]:
     shape = "x".join(map(str, sizes.heads))
-    function = partial(functional.scaled_dot_product_attention, is_causal=True)
     for dtype in ("f32", "f16"):
         for word, direction in DIRECTIONS.items():
-            build = partial(attend, direction, sizes.heads, function, DTYPES[dtype])
+            build = partial(_attend, direction, sizes.heads, DTYPES[dtype])
             tolerance = 1e-3 if dtype == "f32" else 2e-2
             yield Case(group="attention", name=f"causal {dtype} {shape}, {word}", build=build, tolerance=tolerance)
+
+
+def _attend(
+    direction: Callable[..., Work], shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device
+) -> Work:
+    function = partial(functional.scaled_dot_product_attention, is_causal=True)
+    return attend(direction, shape, function, _computed(dtype, device), device)
+
+
+def _training(network: Network, autocast: torch.dtype | None, device: torch.device) -> Work:
+    return training(replace(network, autocast=None if device.type == "cpu" else autocast), device)
+
+
+def _computed(dtype: torch.dtype, device: torch.device) -> torch.dtype:
+    """Return the dtype in which a device computes a row: the CPU, which gives the expected results, may need minutes for
+    float16."""
+    return torch.float32 if device.type == "cpu" else dtype
 
 
 def _adam(parameters: int, device: torch.device) -> Work:

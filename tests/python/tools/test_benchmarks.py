@@ -17,7 +17,7 @@ from benchmarks.cases.networks import Network, image, text
 from benchmarks.compiled import CompiledRow
 from benchmarks.growth import cliffs
 from benchmarks.limits import Limits
-from benchmarks.measure import Row, WrongResult, build, check, measure
+from benchmarks.measure import Row, WrongResult, build, measure
 from benchmarks.report import print_summary
 from benchmarks.summary import groups, shortfall
 from benchmarks.targets import COMPILED, TARGETS
@@ -183,8 +183,7 @@ SMALL = gpu_rows.Sizes(
 
 @pytest.mark.parametrize("case", list(gpu_rows.cases(SMALL)), ids=lambda case: case.name)
 def test_the_work_of_a_gpu_row_is_right(case):
-    actual, expected = (build(case, device).run() for device in (DEVICE, torch.device("cpu")))
-    check(actual, expected, case.tolerance)
+    gpu.check_on_cpu(case, build(case, DEVICE).run())
 
 
 def test_a_gpu_row_that_exceeds_the_memory_is_not_an_error(tmp_path):
