@@ -188,8 +188,7 @@ def _training(network: Network, autocast: torch.dtype | None, device: torch.devi
 
 
 def _computed(dtype: torch.dtype, device: torch.device) -> torch.dtype:
-    """Return the dtype in which a device computes a row: the CPU, which gives the expected results, may need minutes for
-    float16."""
+    """Return the dtype in which a device computes a row. The CPU, which checks results, is slow in float16."""
     return torch.float32 if device.type == "cpu" else dtype
 
 
