@@ -99,6 +99,14 @@ pub fn index_set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>], wri
     let operands = MoveOperands { dst: dst.address, src: src.address, axis };
     match (lanes.as_slice(), depth.as_slice()) {
         _ if needs_wide_sums => scatter.by_destination(&operands, lanes, depth)?,
+        _ if op != SetOp::Assign && wide_sums::shares_memory(dst, axes) => {
+            if scatter.may_reorder(order) && scatter.may_race() {
+                scatter.race(&operands, lanes, depth)?;
+            } else {
+                // One work-item makes all updates.
+                scatter.run(&operands, Vec::new(), lanes.into_iter().chain(depth).collect(), false)?;
+            }
+        }
         ([], [dim]) if scatter.may_reorder(order) && op == SetOp::Add && suits_copies(&target, &axis, dim.size) => {
             scatter.by_copies(&operands, *dim)?;
         }

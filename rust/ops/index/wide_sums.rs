@@ -27,7 +27,13 @@ const SORTED_BYTES: i64 = 5 * DType::I64.size() as i64;
 pub(super) fn is_needed(dst: &Tensor<'_>, axes: &[IndexAxis<'_>]) -> bool {
     let is_rounded = matches!(dst.class(), Class::Float | Class::Complex) && dst.dtype != dst.class().storage();
     let repeats = dst.sizes.iter().zip(dst.strides).any(|(size, stride)| *size > 1 && *stride == 0);
-    is_rounded && repeats && !overlaps(extents(dst, axes))
+    is_rounded && repeats && !shares_memory(dst, axes)
+}
+
+/// Returns true if elements of `dst` that updates may reach may share memory, so that different lanes, and different
+/// indices, may write to the same address.
+pub(super) fn shares_memory(dst: &Tensor<'_>, axes: &[IndexAxis<'_>]) -> bool {
+    overlaps(extents(dst, axes))
 }
 
 /// Returns true if a wide copy of all elements that updates may reach needs less memory than sorting the updates.
