@@ -118,7 +118,7 @@ fn arguments(p: Attention, operands: &Operands, inputs: &Inputs, scale: f64) -> 
     }
 }
 
-/// What dropout multiplies weights by in a check, as `attention_arguments.cl` describes it.
+/// The dropout of a check. It draws as `attention_arguments.cl` describes.
 struct Dropout {
     keep_prob: f64,
     queries: i64,

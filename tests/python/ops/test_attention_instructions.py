@@ -118,7 +118,7 @@ def test_all_forms_of_attention_by_matrix_instructions(kind):
 @pytest.mark.parametrize("kind", ["mma", *SLOW_KINDS])
 def test_dropout_of_attention_by_matrix_instructions(kind):
     report = run(f"emulated:{kind}", ATTENTION + DROPOUT + REPORT)
-    # As above; the second call has fewer queries, for which "mma" has another form of the forward pass.
+    # The forward pass and two gradients. The second call has fewer queries: "mma" has a form of its own for it.
     assert (report["used"], report["refused"]) == (4 if kind == "mma" else 3, 0)
 
 
