@@ -89,7 +89,8 @@ pub fn index_set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>], wri
     let mut strides = Vec::new();
     let folded = fold(&target, axes, &mut strides, &report)?;
     let axis = folded.axis;
-    // Work-items that differ in a dimension along which dst moves never write to the same address.
+    // Unless elements share memory, work-items that differ in a dimension along which dst moves never write to the same
+    // address.
     let (lanes, depth): (Vec<_>, Vec<_>) =
         dims([dst, src, &axis.index]).into_iter().partition(|dim| dim.strides[0] != 0);
     let (lanes, depth) = (coalesce(lanes), coalesce(depth));
@@ -102,8 +103,10 @@ pub fn index_set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>], wri
         _ if op != SetOp::Assign && wide_sums::shares_memory(dst, axes) => {
             if scatter.may_reorder(order) && scatter.may_race() {
                 scatter.race(&operands, lanes, depth)?;
+            } else if lanes.len() + depth.len() == MAX_DIMS {
+                return slices(dst, src, axes, |dst, src, axes| index_set(dst, src, axes, writing));
             } else {
-                // One work-item makes all updates.
+                // One work-item makes all updates: its lane is a dimension of size 1.
                 scatter.run(&operands, Vec::new(), lanes.into_iter().chain(depth).collect(), false)?;
             }
         }

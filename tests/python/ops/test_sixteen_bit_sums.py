@@ -118,6 +118,22 @@ def test_rows_that_share_memory_get_all_updates(dtype: torch.dtype, deterministi
         torch.use_deterministic_algorithms(False)
 
 
+@pytest.mark.parametrize("dims", [7, 8, 9])
+def test_ordered_updates_of_elements_that_share_memory_in_many_dimensions(dims: int, device: torch.device) -> None:
+    """A work-item that makes all updates needs a dimension of its own, and layouts have 8."""
+    sizes, strides = (4, 3) + (2,) * (dims - 2), (1, 1, *(8 * 3**n for n in range(dims - 2)))
+    results = []
+    torch.use_deterministic_algorithms(True)
+    try:
+        for where in (device, torch.device("cpu")):
+            x, index = torch.zeros(4 * strides[-1] + 40, device=where), torch.arange(4, device=where).repeat(8)
+            x.as_strided(sizes, strides).index_add_(0, index, torch.ones(32, *sizes[1:], device=where))
+            results.append(x.cpu())
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.equal(*results)
+
+
 def test_a_table_without_updates_is_unchanged(device: torch.device) -> None:
     values = torch.tensor([float("nan"), float("inf"), -0.0, 1e-7, 65504.0], dtype=torch.float16, device=device)
     index, ones = torch.full((40,), 4, device=device), torch.zeros(40, dtype=torch.float16, device=device)
