@@ -13,7 +13,7 @@
 #include "native/matmul.h"
 #include "runtime/error.h"
 #include "runtime/tensor_arg.h"
-#include "torch_opencl/rust/ops/matmul/mod.rs.h"
+#include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/ops/quantized/mod.rs.h"
 
 namespace torch_opencl::native {

@@ -1,7 +1,7 @@
 //! Replaces a library that the features of this build exclude.
 
 use super::Matmul;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::runtime::Device;
 
 const REASON: &str = "this build of torch-opencl excludes it (a cargo feature)";
@@ -16,7 +16,7 @@ pub fn serves(_matmul: &Matmul<'_>) -> bool {
     false
 }
 
-/// Not reached: [`obstacle`] is checked first.
-pub fn matmul(_matmul: &Matmul<'_>) -> Result<()> {
-    Err(Error::Invalid(format!("OpenCL: {REASON}")))
+/// Returns false: it supports no matmul.
+pub fn matmul(_matmul: &Matmul<'_>) -> Result<bool> {
+    Ok(false)
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{host, Library, Matmul, MatmulSize};
 use crate::cl::{Deferred, Untraced};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::{is_ahead_of_time, DType, DiskEntry, Family, Switch};
 use crate::ops::matmul::gemm_tile::allows_tf32;
 use crate::ops::tuning::Tuning;
@@ -76,19 +76,24 @@ static CHOICES: RwLock<BTreeMap<SizeClass, Library>> = RwLock::new(BTreeMap::new
 /// One measurement at a time, as two would disturb each other.
 static MEASURING: Mutex<()> = Mutex::new(());
 
+/// Returns true if another library than ours may be faster. Ahead of time, our own kernels are recorded.
+pub fn is_worth(size: &MatmulSize) -> bool {
+    size.volume() >= SMALLEST && !is_ahead_of_time()
+}
+
 /// The library for a matmul.
 ///
 /// # Errors
 /// Errors of the candidates while they are measured.
 pub fn library(matmul: &Matmul<'_>) -> Result<Library> {
     let size = matmul.size();
-    if size.volume() < SMALLEST {
+    if !is_worth(&size) {
         return Ok(Library::OpenCl);
     }
     let device = device_of_address(matmul.out.address)?;
     let is_usable = |library: &Library| library.obstacle(device).is_none() && library.serves(matmul);
     let candidates: Vec<_> = [Library::Host, Library::Cublas].into_iter().filter(is_usable).collect();
-    let Some(dtype) = matmul.dtype().filter(|_| !candidates.is_empty() && !is_ahead_of_time()) else {
+    let Some(dtype) = matmul.dtype().filter(|_| !candidates.is_empty()) else {
         return Ok(Library::OpenCl);
     };
     let class = SizeClass::of(device, dtype, &size);
@@ -207,7 +212,9 @@ impl<'a> Trial<'a> {
     fn time(&self, library: Library, matmul: &Matmul<'_>) -> Result<Duration> {
         self.stream.synchronize()?;
         let start = Instant::now();
-        library.run(matmul)?;
+        if !library.run(matmul)? {
+            return Err(Error::Unsupported(format!("{} does not support this matmul", library.name())));
+        }
         self.stream.synchronize()?;
         Ok(start.elapsed())
     }

@@ -15,6 +15,8 @@ mod preference;
 
 #[cfg_attr(not(feature = "cublas"), path = "absent.rs")]
 mod cublas;
+#[cfg(feature = "cublas")]
+mod cublas_lt;
 
 use serde_json::Value;
 
@@ -47,6 +49,7 @@ mod ffi {
             beta: Scalar,
             activation: Activation,
         ) -> Result<bool>;
+        fn int8_product(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<bool>;
         fn preferred_blas_library() -> Result<String>;
         fn set_preferred_blas_library(name: &str) -> Result<()>;
         fn blas_choices_json(device: i32) -> String;
@@ -112,14 +115,14 @@ impl Library {
         }
     }
 
-    /// Computes a matmul that the library supports.
+    /// Computes a matmul. Returns false, and computes nothing, if the library does not support it.
     ///
     /// # Errors
     /// Errors of the library, the allocator and the driver.
-    pub fn run(self, matmul: &Matmul<'_>) -> Result<()> {
+    pub fn run(self, matmul: &Matmul<'_>) -> Result<bool> {
         match self {
-            Self::OpenCl => ours(matmul, Activation::None),
-            Self::Host => host::matmul(matmul),
+            Self::OpenCl => ours(matmul, Activation::None).map(|()| true),
+            Self::Host => host::matmul(matmul).map(|()| true),
             Self::Cublas => catch_panic("the BLAS library 'cublas'", || cublas::matmul(matmul)),
         }
     }
@@ -149,12 +152,39 @@ pub fn matmul(
     let bias = Some(*bias).filter(Tensor::is_present);
     let matmul = Matmul { out: *out, a: *a, b: *b, bias, alpha, beta };
     let library = library(&matmul)?;
-    if library == Library::OpenCl {
-        ours(&matmul, activation)?;
-        return Ok(true);
+    if library != Library::OpenCl && library.run(&matmul)? {
+        return Ok(activation == Activation::None);
     }
-    library.run(&matmul)?;
-    Ok(activation == Activation::None)
+    ours(&matmul, activation)?;
+    Ok(true)
+}
+
+/// `out = a @ b` for int8 matrices and a contiguous int32 result, with exact sums modulo 2^32. Returns false, and computes
+/// nothing, if the device has no instructions for operands of this size and layout. With `auto`, cuBLAS computes large
+/// products that it supports, without a measurement.
+///
+/// # Errors
+/// Errors of the library, the allocator and the driver.
+fn int8_product(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<bool> {
+    let alpha = Scalar { real: 1.0, imag: 0.0, integer: 1 };
+    let matmul = Matmul { out: *out, a: *a, b: *b, bias: None, alpha, beta: Scalar::default() };
+    let device = device_of_address(out.address)?;
+    let is_usable = || Library::Cublas.obstacle(device).is_none() && Library::Cublas.serves(&matmul);
+    let is_done = match preference()? {
+        _ if is_captured(device)? => false,
+        Preference::Only(Library::Cublas) => is_usable() && Library::Cublas.run(&matmul)?,
+        // A library that fails is not chosen.
+        Preference::Auto => {
+            auto::is_worth(&matmul.size()) && is_usable() && Library::Cublas.run(&matmul).unwrap_or(false)
+        }
+        Preference::Only(_) => false,
+    };
+    Ok(is_done || ops::matmul::int8_product(out, a, b)?)
+}
+
+/// Returns true while a graph is captured, which holds only our own kernels.
+fn is_captured(device: &Device) -> Result<bool> {
+    Ok(current_stream(device.index)?.capture().is_some())
 }
 
 /// The library for a matmul.
@@ -163,8 +193,7 @@ fn library(matmul: &Matmul<'_>) -> Result<Library> {
     if preference == Preference::Only(Library::OpenCl) || matmul.size().volume() == 0 {
         return Ok(Library::OpenCl);
     }
-    // A graph holds only our own kernels.
-    if current_stream(device_of_address(matmul.out.address)?.index)?.capture().is_some() {
+    if is_captured(device_of_address(matmul.out.address)?)? {
         return Ok(Library::OpenCl);
     }
     match preference {

@@ -1,4 +1,4 @@
-// The matmuls of the stub of cuBLAS: loops over column-major matrices.
+// The matmuls of the stub of cuBLASLt: loops over column-major matrices.
 #pragma once
 
 #include <complex>
@@ -26,42 +26,49 @@ struct BFloat16 {
 
 struct Operand {
   const void* first;
-  int leading;
-  long long batch_stride;
+  int64_t leading, batch_stride;
   bool is_transposed;
+
+  int64_t offset(int batch, int64_t row, int64_t column) const {
+    return batch * batch_stride + (is_transposed ? column + row * leading : row + column * leading);
+  }
 };
 
+/// `d = alpha * a @ b + beta * c + bias`, column-major; the bias has a value for each row.
 struct Gemm {
-  int rows, columns, k, batches;
-  Operand a, b;
-  void* out;
-  int leading;
-  long long batch_stride;
+  int64_t rows, columns, k;
+  int batches;
+  Operand a, b, c, d;
+  const void* bias;
 };
 
-/// Column-major, as cuBLAS has it.
-template <typename T, typename Sum>
+template <typename In, typename Sum, typename Out>
 void multiply(const Gemm& gemm, Sum alpha, Sum beta) {
   auto element = [](const Operand& matrix, int batch, int64_t row, int64_t column) {
-    int64_t offset = matrix.is_transposed ? column + row * matrix.leading : row + column * matrix.leading;
-    return Sum(static_cast<const T*>(matrix.first)[batch * matrix.batch_stride + offset]);
+    return Sum(static_cast<const In*>(matrix.first)[matrix.offset(batch, row, column)]);
   };
   for (int batch = 0; batch < gemm.batches; ++batch) {
-    for (int column = 0; column < gemm.columns; ++column) {
-      for (int row = 0; row < gemm.rows; ++row) {
+    for (int64_t column = 0; column < gemm.columns; ++column) {
+      for (int64_t row = 0; row < gemm.rows; ++row) {
         Sum sum(0);
-        for (int i = 0; i < gemm.k; ++i) sum += element(gemm.a, batch, row, i) * element(gemm.b, batch, i, column);
-        T& out = static_cast<T*>(gemm.out)[batch * gemm.batch_stride + row + int64_t{column} * gemm.leading];
-        out = beta == Sum(0) ? alpha * sum : alpha * sum + beta * Sum(out);
+        for (int64_t i = 0; i < gemm.k; ++i) sum += element(gemm.a, batch, row, i) * element(gemm.b, batch, i, column);
+        sum = alpha * sum;
+        const Operand& c = gemm.c;
+        if (beta != Sum(0)) sum += beta * Sum(static_cast<const Out*>(c.first)[c.offset(batch, row, column)]);
+        if (gemm.bias != nullptr) sum += Sum(static_cast<const Out*>(gemm.bias)[row]);
+        Out* out = static_cast<Out*>(const_cast<void*>(gemm.d.first));
+        out[gemm.d.offset(batch, row, column)] = sum;
       }
     }
   }
 }
 
-template <typename T, typename Sum>
-std::function<void()> command(const Gemm& gemm, const void* alpha, const void* beta) {
+using Command = std::function<void()>;
+
+template <typename In, typename Sum, typename Out = In>
+Command command(const Gemm& gemm, const void* alpha, const void* beta) {
   return [gemm, factor = *static_cast<const Sum*>(alpha), kept = *static_cast<const Sum*>(beta)] {
-    multiply<T, Sum>(gemm, factor, kept);
+    multiply<In, Sum, Out>(gemm, factor, kept);
   };
 }
 

@@ -1,5 +1,5 @@
 // A stub of NVIDIA's libraries for tests without such a GPU, in one file under three names: libcuda.so,
-// libcublas.so, and an OpenCL layer that adds cl_khr_external_memory_opaque_fd to the driver below it.
+// libcublasLt.so, and an OpenCL layer that adds cl_khr_external_memory_opaque_fd to the driver below it.
 //
 // "Device memory" is a file in RAM. CUDA's address of it is one mapping; the layer makes an OpenCL buffer of another
 // mapping (CL_MEM_USE_HOST_PTR), which a driver for CPUs uses in place. A thread is CUDA's stream: each command waits a
@@ -8,7 +8,8 @@
 // STUB_FAULT is a fault to simulate: "export", "import" and "acquire" of memory fail, "memory": there are only 256 MiB,
 // "bytes" are copied wrongly, "private": OpenCL's buffer is other memory, "wait": a stream refuses to wait, "early": it does not
 // wait for the number, "late": its callback comes before its commands, "copy" and "device": a copy or a matmul fails on the device, "gemm":
-// cuBLAS refuses.
+// cuBLASLt fails, "unsupported": it supports no matmul, "bias": it supports none with a bias; "refused" and "refused bias":
+// it supports neither, but says so only when it should compute.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_ext.h>
 #include <CL/cl_layer.h>
@@ -32,75 +33,10 @@
 #include <utility>
 #include <vector>
 
-#include "gemm.h"
+#include "cublas_lt.h"
+#include "stream.h"
 
 namespace {
-
-using Status = int;
-using Address = uint64_t;
-constexpr Status SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, LAUNCH_FAILED = 719, NOT_SUPPORTED = 801;
-constexpr size_t GRANULARITY = 2 << 20;
-constexpr int64_t MEMORY = 256 << 20;
-constexpr char UUID[16] = "CUDA stub, 15 b";
-constexpr char EXTENSIONS[] = " cl_khr_external_memory cl_khr_external_memory_opaque_fd cl_khr_device_uuid";
-
-bool fails(const char* fault) {
-  const char* chosen = std::getenv("STUB_FAULT");
-  return chosen != nullptr && std::strcmp(chosen, fault) == 0;
-}
-
-std::atomic<int64_t> live_allocations, live_bytes, imports, acquired, gemms;
-constexpr auto LATENCY = std::chrono::milliseconds(1), SHORT = std::chrono::milliseconds(0);
-
-/// Commands in order, each after a short delay.
-class Stream {
- public:
-  Stream() : thread_([this] { run(); }) { thread_.detach(); }
-
-  void add(std::function<void()> command, std::chrono::milliseconds latency = LATENCY) {
-    std::lock_guard lock(mutex_);
-    commands_.push_back([=] {
-      std::this_thread::sleep_for(latency);
-      command();
-    });
-    changed_.notify_all();
-  }
-
-  void synchronize() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return commands_.empty(); });
-  }
-
-  /// The error of an earlier command.
-  std::atomic<Status> status = SUCCESS;
-
- private:
-  void run() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [this] { return !commands_.empty(); });
-      std::function<void()> command = commands_.front();
-      lock.unlock();
-      command();
-      lock.lock();
-      commands_.pop_front();
-      changed_.notify_all();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> commands_;
-  std::thread thread_;
-};
-
-thread_local void* current_context = nullptr;
-int the_context = 0;
-
-template <typename T>
-T* pointer(Address address) {
-  return reinterpret_cast<T*>(address);
-}
 
 // --- the OpenCL layer
 
@@ -178,6 +114,8 @@ extern "C" {
 
 int64_t stub_live_allocations() { return live_allocations; }
 int64_t stub_gemms() { return gemms; }
+int64_t stub_biases() { return biases; }
+int64_t stub_live_objects() { return live_objects; }
 int64_t stub_imports_not_acquired() { return imports - acquired; }
 int64_t stub_has_current_context() { return current_context != nullptr; }
 
@@ -305,45 +243,6 @@ Status cuMemcpyDtoDAsync_v2(Address target, Address source, size_t size, Stream*
 
 Status cuMemsetD8Async(Address target, unsigned char byte, size_t size, Stream* stream) {
   stream->add([=] { std::memset(pointer<void>(target), byte, size); }, SHORT);
-  return SUCCESS;
-}
-
-// --- cuBLAS
-
-Status cublasCreate_v2(Stream*** handle) { return *handle = new Stream*(nullptr), SUCCESS; }
-Status cublasDestroy_v2(Stream** handle) { return delete handle, SUCCESS; }
-Status cublasSetStream_v2(Stream** handle, Stream* stream) { return *handle = stream, SUCCESS; }
-Status cublasSetMathMode(Stream**, int) { return SUCCESS; }
-
-Status cublasGemmStridedBatchedEx(Stream** handle, int transposes_a, int transposes_b, int rows, int columns, int k,
-                                  const void* alpha, const void* a, int a_type, int a_leading, long long a_stride,
-                                  const void* b, int b_type, int b_leading, long long b_stride, const void* beta,
-                                  void* out, int out_type, int out_leading, long long out_stride, int batches,
-                                  int compute, int) {
-  if (fails("gemm")) return INVALID_VALUE;
-  bool has_one_type = a_type == b_type && b_type == out_type;
-  bool fits = a_leading >= (transposes_a ? k : rows) && b_leading >= (transposes_b ? columns : k) && out_leading >= rows;
-  if (!has_one_type || !fits) return INVALID_VALUE;
-  Gemm gemm{rows,    columns, k, batches, {a, a_leading, a_stride, transposes_a != 0},
-            {b, b_leading, b_stride, transposes_b != 0}, out, out_leading, out_stride};
-  // By cudaDataType and cublasComputeType_t: sums of 32 (68, and 77 for TF32) or of 64 bits (70).
-  std::map<std::pair<int, bool>, std::function<std::function<void()>(const Gemm&, const void*, const void*)>> known{
-      {{0, false}, command<float, float>},
-      {{2, false}, command<_Float16, float>},
-      {{14, false}, command<BFloat16, float>},
-      {{4, false}, command<std::complex<float>, std::complex<float>>},
-      {{1, true}, command<double, double>},
-      {{5, true}, command<std::complex<double>, std::complex<double>>},
-  };
-  auto found = known.find({a_type, compute == 70});
-  if (found == known.end()) return NOT_SUPPORTED;
-  ++gemms;
-  Stream* stream = *handle;
-  if (fails("device")) {
-    stream->add([=] { stream->status = LAUNCH_FAILED; });
-  } else {
-    stream->add(found->second(gemm, alpha, beta));
-  }
   return SUCCESS;
 }
 

@@ -271,12 +271,12 @@ fn ordinal(context: &Context) -> Result<usize> {
     let uuid = device.uuid_khr().map_err(failed)?;
     // SAFETY: loading NVIDIA's libraries only runs their initialisers. Checked before any other call, because those
     // panic if the library is missing.
-    let (driver, library) = unsafe { (sys::is_culib_present(), cudarc::cublas::sys::is_culib_present()) };
+    let (driver, library) = unsafe { (sys::is_culib_present(), cudarc::cublaslt::sys::is_culib_present()) };
     if !driver {
         return refuse("libcuda, which comes with NVIDIA's driver, is not found");
     }
     if !library {
-        return refuse("libcublas is not found: install the CUDA toolkit, or put its folder into LD_LIBRARY_PATH");
+        return refuse("libcublasLt is not found: install the CUDA toolkit, or put its folder into LD_LIBRARY_PATH");
     }
     let count = CudaContext::device_count().map_err(failed)?;
     let is_it =

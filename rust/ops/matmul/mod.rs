@@ -35,7 +35,6 @@ mod ffi {
 
     extern "Rust" {
         fn dot(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()>;
-        fn int8_product(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<bool>;
     }
 }
 
@@ -137,7 +136,7 @@ fn compute<'a>(
 ///
 /// # Errors
 /// Errors reported by the allocator or the driver.
-fn int8_product(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<bool> {
+pub fn int8_product(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<bool> {
     let target = Target::of(out.address)?;
     let Tuning::Gpu(tuning) = Tuning::of(target.device) else { return Ok(false) };
     let gemm = Gemm {

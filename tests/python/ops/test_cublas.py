@@ -39,7 +39,7 @@ def libraries(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("stub")
     layer = folder / "layer.so"
     subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-o", layer, SOURCE], check=True)
-    for name in ("libcuda.so", "libcublas.so"):
+    for name in ("libcuda.so", "libcublasLt.so"):
         (folder / name).symlink_to(layer.name)
     code = "import torch; print('cl_khr_external_memory_opaque_fd' in torch.opencl.get_device_properties().extensions)"
     if output_of(code, OPENCL_LAYERS=str(layer)) != "True":
@@ -94,6 +94,79 @@ def test_cublas_computes_what_it_supports(environment):
     print(stub.stub_gemms() - before)
     """
     assert run(code, environment) == "0"
+
+
+# Biases, and whether cuBLAS adds them as a value for each column; it has no strides for the last two.
+BIASES = """
+    def biases(dtype):
+        yield torch.randn(60, dtype=dtype), True
+        yield torch.randn(65, dtype=dtype)[5:], False  # not at a multiple of 16 bytes
+        yield torch.randn(40, 60, dtype=dtype), False
+        yield torch.randn(40, 61, dtype=dtype)[:, 1:], False
+        yield torch.randn(40, 1, dtype=dtype), False
+        yield torch.randn(60, 40, dtype=dtype).t(), False
+
+    def apply(x, weight, bias):
+        yield F.linear(x, weight.t(), bias) if bias.dim() == 1 else torch.addmm(bias, x, weight)
+        yield torch._addmm_activation(bias, x, weight)
+        yield torch._addmm_activation(bias, x, weight, use_gelu=True)
+        yield torch.addmm(bias, x, weight, beta=0.5, alpha=2)
+        yield torch.baddbmm(bias, torch.stack([x, -x]), torch.stack([weight, weight]))
+"""
+
+
+@pytest.mark.parametrize("fault", [None, "bias", "refused bias"])
+def test_cublas_adds_biases(environment, fault):
+    code = """
+    import torch.nn.functional as F
+    dtypes = [torch.float32, torch.float16, torch.bfloat16]
+    dtypes += [torch.float64] if torch.opencl.get_device_properties().fp64 else []
+    for dtype in dtypes:
+        tolerances = {"rtol": 1e-2, "atol": 1e-1} if dtype.itemsize == 2 else {"rtol": 1e-4, "atol": 1e-4}
+        x, weight = torch.randn(40, 50).to(dtype), torch.randn(50, 60).to(dtype)
+        for bias, is_vector in biases(dtype):
+            before = stub.stub_gemms(), stub.stub_biases()
+            on_device = torch.empty(bias.untyped_storage().size() // dtype.itemsize, dtype=dtype, device="opencl")
+            on_device = on_device.as_strided(bias.shape, bias.stride(), bias.storage_offset()).copy_(bias)
+            results = list(apply(x.to("opencl"), weight.to("opencl"), on_device))
+            for result, expected in zip(results, apply(x.double(), weight.double(), bias.double()), strict=True):
+                check(result, expected, **tolerances)
+            assert stub.stub_gemms() == before[0] + 5
+            # A vector is added by all calls but the one with beta.
+            print(stub.stub_biases() - before[1] == (4 if is_vector else 0), stub.stub_biases() - before[1])
+    # A NaN stays one, and a column-major result gets its bias by rows.
+    x, bias = torch.randn(8, 8), torch.randn(8)
+    x[0, 0] = float("nan")
+    result = torch._addmm_activation(bias.to("opencl"), x.to("opencl"), x.to("opencl"))
+    check(result, (x @ x + bias).relu(), equal_nan=True)
+    out = torch.empty(60, 40, device="opencl").t()
+    x, weight, bias = torch.randn(40, 50), torch.randn(50, 60), torch.randn(40, 1)
+    torch.addmm(bias.to("opencl"), x.to("opencl"), weight.to("opencl"), out=out)
+    check(out, x @ weight + bias, rtol=1e-4, atol=1e-4)
+    print(stub.stub_live_objects())
+    """
+    lines = run(BIASES + code, environment, **({} if fault is None else {"STUB_FAULT": fault})).splitlines()
+    assert lines[-1] == "0" and len(lines) in (19, 25)
+    if fault is None:
+        assert all(line.startswith("True") for line in lines[:-1]), " ".join(lines)
+    else:
+        assert all(line.endswith(" 0") for line in lines[:-1])
+
+
+def test_cublas_multiplies_int8(environment):
+    code = """
+    x, weight = (torch.randint(-128, 128, (rows, 64), dtype=torch.int8) for rows in (41, 20))
+    exact = x.long() @ weight.long().t()
+    a, b = x.to("opencl"), weight.to("opencl")
+    check(torch._int_mm(a, b.t()), exact.int())
+    print(stub.stub_gemms())
+    # Other orders and sizes are for our own kernels.
+    check(torch._int_mm(a, b.t().contiguous()), exact.int())
+    check(torch._int_mm(a[:, :63], b[:, :63].t()), (x[:, :63].long() @ weight[:, :63].long().t()).int())
+    print(stub.stub_gemms())
+    """
+    # Kernels for CPUs leave int8 to ATen.
+    assert run(code, environment | {"TORCH_OPENCL_DEVICE_CLASS": "gpu"}).split() == ["1", "1"]
 
 
 def test_commands_are_in_order_on_every_stream(environment):
@@ -219,6 +292,22 @@ def test_a_matmul_that_cublas_refuses_is_an_error(environment):
     """
     message, total = run(code, environment, STUB_FAULT="gemm").splitlines()
     assert message.startswith("cuBLAS: ") and total == "3200.0"
+
+
+@pytest.mark.parametrize("fault", ["unsupported", "refused"])
+def test_our_own_kernels_compute_what_cublas_does_not_support(environment, fault):
+    code = """
+    x, z = torch.randn(40, 40), torch.randn(40)
+    a, b = x.to("opencl"), z.to("opencl")
+    check(a @ a, x @ x, rtol=1e-4, atol=1e-4)
+    check(torch.addmm(b, a, a), torch.addmm(z, x, x), rtol=1e-4, atol=1e-4)
+    check(torch._addmm_activation(b, a, a), torch.addmm(z, x, x).relu(), rtol=1e-4, atol=1e-4)
+    check(a.clone().addmm_(a, a), x.clone().addmm_(x, x), rtol=1e-4, atol=1e-4)
+    c = (x * 10).to(torch.int8)
+    check(torch._int_mm(c.to("opencl"), c.to("opencl").t()), torch._int_mm(c, c.t()))
+    print(stub.stub_gemms())
+    """
+    assert run(code, environment, STUB_FAULT=fault) == "0"
 
 
 def test_a_failure_on_the_device_is_raised_by_the_next_wait(environment):
