@@ -53,7 +53,7 @@ CONSTANTS = {
     "SPECIALISED_ELEMENTS": Constant((1 << 13, 1 << 19), ("exp of 16 K", "exp of 64 K", "exp of 256 K")),
     "ATTENTION_BLOCK": Constant((32, 128), ("512 queries", "512 queries, causal", "2048 queries")),
     "ATTENTION_FEW_QUERIES": Constant(
-        (0, 4), ("1 query of 1024 keys", "2 queries of 1024 keys", "4 queries of 1024 keys")
+        (0, 15), ("1 query of 1024 keys", "2 queries of 1024 keys", "4 queries of 1024 keys")
     ),
     "TOPK_HEAP_SHARE": Constant(
         (8, 512), ("topk 100 of 1024x1024", "topk 5 of 128x1000 f32", "topk 50 of 64x50257 f32", "topk 1000 of 1M f32")

@@ -66,6 +66,8 @@ MOVING: dict[str, tuple[Callable[..., torch.Tensor], int, tuple[str, ...]]] = {
 }
 # Columns of a quantised weight with the same scale.
 GROUP = 64
+# Attention of one query: how many heads share the keys of one, and how many times as many keys there are.
+SHARING, KEYS = 4, 16
 DIRECTIONS = {"forward": forward, "gradients": backward}
 # name: whether each channel is a group, the order of dimensions in memory, the dtypes
 CONVOLUTIONS = {
@@ -174,6 +176,9 @@ def _attention(sizes: Sizes) -> Iterator[Case]:
             build = partial(_attend, direction, sizes.heads, DTYPES[dtype])
             tolerance = 1e-3 if dtype == "f32" else 2e-2
             yield Case(group="attention", name=f"causal {dtype} {shape}, {word}", build=build, tolerance=tolerance)
+    build = partial(_one_query, sizes.heads)
+    name = f"f16 {shape}, 1 query of {KEYS} times as many keys"
+    yield Case(group="attention", name=name, build=build, tolerance=2e-2)
 
 
 def _attend(
@@ -181,6 +186,15 @@ def _attend(
 ) -> Work:
     function = partial(functional.scaled_dot_product_attention, is_causal=True)
     return attend(direction, shape, function, _computed(dtype, device), device)
+
+
+def _one_query(shape: tuple[int, int, int, int], device: torch.device) -> Work:
+    batch, heads, tokens, width = shape
+    key_heads = max(heads // SHARING, 1)
+    dtype = _computed(torch.float16, device)
+    query = random(device, batch, heads, 1, width, dtype=dtype)
+    key, value = (random(device, batch, key_heads, KEYS * tokens, width, dtype=dtype, index=index) for index in (1, 2))
+    return forward(partial(functional.scaled_dot_product_attention, enable_gqa=True), (query, key, value))
 
 
 def _training(network: Network, autocast: torch.dtype | None, device: torch.device) -> Work:

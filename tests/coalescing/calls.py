@@ -244,7 +244,10 @@ def attention() -> dict[str, Call]:
             _gradients(lambda q, k, v: attend(*(t.transpose(1, 2) for t in (q, k, v)), is_causal=True)),
             [r(1, 35, 2, 32), r(1, 35, 2, 32), r(1, 35, 2, 32)],
         ),
-        "attention of one query": (attend, [r(1, 3, 1, 64), r(1, 3, 259, 64), r(1, 3, 259, 64)]),
+        "attention of one query": (
+            lambda q, k, v: attend(q, k, v, enable_gqa=True),
+            [r(1, 8, 1, 128).half(), r(1, 2, 259, 128).half(), r(1, 2, 259, 128).half()],
+        ),
     }
 
 

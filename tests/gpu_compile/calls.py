@@ -4,6 +4,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -97,15 +98,15 @@ LONG_ROWS: tuple[Callable[[torch.Tensor], object], ...] = (
 
 def layers() -> Iterator[Call]:
     """Yield layers that no operator's samples cover, forward and backward, and a step of each optimizer."""
-    for dtype, heads, queries, keys, width in product(
-        (torch.float32, torch.float16), (1, 3), (1, 9, 200), (1, 300), (16, 64, 128)
+    for dtype, (heads, key_heads), queries, keys, width in product(
+        (torch.float32, torch.float16), ((1, 1), (3, 3), (8, 2)), (1, 9, 200), (1, 300), (16, 64, 128)
     ):
 
         def attend(
-            device: torch.device, dtype=dtype, shapes=((2, heads, queries, width), (2, heads, keys, width))
+            device: torch.device, dtype=dtype, shapes=((2, heads, queries, width), (2, key_heads, keys, width))
         ) -> None:
             query, key, value = (torch.zeros(shapes[i], dtype=dtype, device=device) for i in (0, 1, 1))
-            attention = torch.nn.functional.scaled_dot_product_attention
+            attention = partial(torch.nn.functional.scaled_dot_product_attention, enable_gqa=True)
             attention(query, key, value)
             backward(attention(query.requires_grad_(), key.requires_grad_(), value.requires_grad_(), is_causal=True))
             backward(attention(query, key, value, torch.zeros(shapes[0][2], shapes[1][2], device=device, dtype=dtype)))

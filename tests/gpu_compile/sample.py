@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from gpu_compile.programs import Program
 
 # Constants that change the kernel substantially: GEMMs of dense matrices, with more results per item, and of each
-# kind of matrix instructions; aligned vectors; dropout of attention.
+# kind of matrix instructions; aligned vectors; dropout of attention; rows that share the reads of keys or weights.
 ALIGNED = ("ALIGNED=1", "SPEC_ALIGNED=1")
 KINDS = [f"TILE_KIND={kind}" for kind in range(1, 8)]
-FORMS = frozenset({"DENSE=1", "DROPS=1", "ITEM=8", *ALIGNED, "BLOCK_ROWS=128", *KINDS})
+FORMS = frozenset({"DENSE=1", "DROPS=1", "ITEM=8", *ALIGNED, "ROWS=4", "BLOCK_ROWS=128", *KINDS})
 
 
 def of(programs: Sequence[Program]) -> list[Program]:

@@ -88,7 +88,7 @@ typedef union {
 
 // Loads from, and stores to, an address that is aligned for one element. vloadN requires no more, and NVIDIA's GPUs
 // then move one element at a time: so addresses that are multiples of the vector's size, as nearly all are, use a
-// vector access. In programs with SPEC_ALIGNED all are (vectors.rs); in others each access has a condition, and some
+// vector access. In programs with SPEC_ALIGNED all are (the host checks it); in others each access has a condition, and some
 // compilers merge its two sides to accesses of single elements. CPUs and AMD's GPUs move whole vectors anyway.
 #if VEC > 1
 #if defined(IS_CPU) || defined(__AMDGCN__)

@@ -31,32 +31,48 @@ OUTLINED T log_of_weights(const Attention *p, __global const uchar *query, __glo
   return total > 0 && total < INFINITY ? log(total) : 0;
 }
 
+// Items that read a row of attention_delta side by side, and rows of a group.
+#define ROW_ITEMS (LSIZE > 1 ? 8 : 1)
+#define GROUP_ROWS (LSIZE / ROW_ITEMS)
+
 // Writes three values for each query: its logsumexp, the correction to it, and the dot product of its output with the
-// output's gradient. One work-item for each query.
-__kernel void attention_delta(ATTENTION_ARGUMENTS, __global const uchar *grad_out, ulong grad_out_offset,
-                              __global const uchar *out, ulong out_offset, __global const uchar *logsumexp,
-                              ulong logsumexp_offset, __global uchar *row_terms, ulong row_terms_offset, long count) {
-  ITEM_TASKS(count, first, last);
-  for (long i = first; i < last; i++) {
+// output's gradient.
+__kernel GROUPS_OF(LSIZE) void attention_delta(ATTENTION_ARGUMENTS, __global const uchar *grad_out,
+                                               ulong grad_out_offset, __global const uchar *out, ulong out_offset,
+                                               __global const uchar *logsumexp, ulong logsumexp_offset,
+                                               __global uchar *row_terms, ulong row_terms_offset, long count) {
+  __local T dots[LSIZE];
+  const int item = (int)get_local_id(0);
+  SHARE_TASKS((count + GROUP_ROWS - 1) / GROUP_ROWS, get_group_id(0), get_num_groups(0), first, last);
+  for (long block = first; block < last; block++) {
+    // Rows after the last one repeat it, and are not stored.
+    const long i = min(block * GROUP_ROWS + item / ROW_ITEMS, count - 1);
     const long unit = i / p.queries, row = i % p.queries, batch = unit / p.heads, head = unit % p.heads;
     __global const uchar *g = grad_out + grad_out_offset + head_offset(&p.grad_out, batch, head) + row * p.grad_out.row;
     __global const uchar *y = out + out_offset + head_offset(&p.out, batch, head) + row * p.out.row;
     TV sum = (TV)0;
-    for (long k = 0; k < p.value_head_dim; k += VEC)
+    for (long k = item % ROW_ITEMS * VEC; k < p.value_head_dim; k += ROW_ITEMS * VEC)
       sum = FMA_OR_MAD(load_of_row(g, k, p.value_head_dim, DTYPE0), load_of_row(y, k, p.value_head_dim, DTYPE0), sum);
-    // The logsumexp of a query that sees no key is infinity here, and -infinity in the CPU's kernels.
-    const T given = ((__global const T *)(logsumexp + logsumexp_offset))[i];
-    const T query_logsumexp = given == -INFINITY ? INFINITY : given;
-    T correction = 0;
-    if (fabs(query_logsumexp) > PRECISE_LOGSUMEXP && query_logsumexp != INFINITY)
-      correction = log_of_weights(&p, query + query_offset + head_offset(&p.query, batch, head) + row * p.query.row,
-                                  key + key_offset + head_offset(&p.key, batch, head / p.group),
-                                  bias + bias_offset + head_offset(&p.bias, batch, head) + row * p.bias.row,
-                                  p.is_causal ? min(p.keys, row + 1) : p.keys, scale, query_logsumexp, DTYPE1);
-    __global T *const terms = (__global T *)(row_terms + row_terms_offset) + 3 * i;
-    terms[0] = query_logsumexp;
-    terms[1] = correction;
-    terms[2] = lanes_sum(sum);
+    dots[item] = lanes_sum(sum);
+    SYNC;
+    if (item % ROW_ITEMS == 0 && block * GROUP_ROWS + item / ROW_ITEMS < count) {
+      T dot = 0;
+  UNROLL for (int j = 0; j < ROW_ITEMS; j++) dot += dots[item + j];
+      // The logsumexp of a query that sees no key is infinity here, and -infinity in the CPU's kernels.
+      const T given = ((__global const T *)(logsumexp + logsumexp_offset))[i];
+      const T query_logsumexp = given == -INFINITY ? INFINITY : given;
+      T correction = 0;
+      if (fabs(query_logsumexp) > PRECISE_LOGSUMEXP && query_logsumexp != INFINITY)
+        correction = log_of_weights(&p, query + query_offset + head_offset(&p.query, batch, head) + row * p.query.row,
+                                    key + key_offset + head_offset(&p.key, batch, head / p.group),
+                                    bias + bias_offset + head_offset(&p.bias, batch, head) + row * p.bias.row,
+                                    p.is_causal ? min(p.keys, row + 1) : p.keys, scale, query_logsumexp, DTYPE1);
+      __global T *const terms = (__global T *)(row_terms + row_terms_offset) + 3 * i;
+      terms[0] = query_logsumexp;
+      terms[1] = correction;
+      terms[2] = dot;
+    }
+    SYNC;
   }
 }
 
@@ -202,19 +218,20 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
   }
 }
 
-// Sums the dense gradients of the queries over the runs of keys, into a tensor of any dtype. One item for each row.
+// Sums the dense gradients of the queries over the runs of keys, into a tensor of any dtype. An item takes a vector of
+// a row.
 __kernel void attention_finish(Attention p, __global const uchar *sums, ulong sums_offset, long runs, long sums_step,
                                __global uchar *grad_query, ulong grad_query_offset, int dtype0, long count) {
-  ITEM_TASKS(count, first, last);
+  const long parts = (p.head_dim + VEC - 1) / VEC;
+  ITEM_TASKS(count * parts, first, last);
   for (long i = first; i < last; i++) {
-    const long unit = i / p.queries, batch = unit / p.heads, head = unit % p.heads;
-    __global const uchar *from = sums + sums_offset + i * p.head_dim * (long)sizeof(T);
-    __global uchar *to =
-        grad_query + grad_query_offset + head_offset(&p.grad_query, batch, head) + i % p.queries * p.grad_query.row;
-    for (long k = 0; k < p.head_dim; k += VEC) {
-      TV sum = load_of_row(from, k, p.head_dim, T_DTYPE);
-      for (long run = 1; run < runs; run++) sum += load_of_row(from + run * sums_step, k, p.head_dim, T_DTYPE);
-      store_of_row(to, k, p.head_dim, DTYPE0, sum);
-    }
+    const long row = i / parts, k = i % parts * VEC, unit = row / p.queries;
+    __global const uchar *from = sums + sums_offset + row * p.head_dim * (long)sizeof(T);
+    __global uchar *to = grad_query + grad_query_offset +
+                         head_offset(&p.grad_query, unit / p.heads, unit % p.heads) +
+                         row % p.queries * p.grad_query.row;
+    TV sum = load_of_row(from, k, p.head_dim, T_DTYPE);
+    for (long run = 1; run < runs; run++) sum += load_of_row(from + run * sums_step, k, p.head_dim, T_DTYPE);
+    store_of_row(to, k, p.head_dim, DTYPE0, sum);
   }
 }

@@ -36,6 +36,8 @@ mod ffi {
 
 /// Occupancy target: work-groups for each compute unit.
 const OCCUPANCY: i64 = 4;
+/// Items of a GPU that share a row; as in `attention_backward.cl`.
+const ROW_ITEMS: i64 = 8;
 
 /// Memory for the sums of the queries' gradient, separate for each run of keys.
 struct QuerySums {
@@ -86,11 +88,13 @@ pub fn attention_backward(
     if out.numel() == 0 || inputs.key.numel() == 0 {
         return Ok(());
     }
-    let launch = AttentionLaunch::new(Pass::Backward, inputs, mode, Target::of(out.address)?)?;
+    let AttentionGradients { query, key, value, bias } = *gradients;
+    let others = [*out, *grad_out, query, key, value, bias];
+    let launch = AttentionLaunch::new(Pass::Backward, inputs, mode, &others, Target::of(out.address)?)?;
     let (target, query, dtype) = (&launch.target, &inputs.query, inputs.query.dtype);
     let [batch, heads, length, head_dim] = [0, 1, 2, 3].map(|dim| query.size(dim));
     let count = batch * heads * length;
-    let items = Geometry::of(target, launch.class).items_for(count);
+    let geometry = Geometry::of(target, launch.class);
     let row_terms = target.workspace(3 * count as usize * launch.class.size())?;
     let row_terms = target.memory(row_terms.address)?;
     let args = entry::AttentionDelta {
@@ -101,7 +105,9 @@ pub fn attention_backward(
         row_terms,
         count,
     };
-    target.launch(&launch.program, entry::ATTENTION_DELTA, &args, &items, None)?;
+    let group_rows = div_ceil(launch.block_sizes.group as i64, ROW_ITEMS);
+    let (global, local) = launch.groups(div_ceil(count, group_rows).min(geometry.groups as i64));
+    target.launch(&launch.program, entry::ATTENTION_DELTA, &args, &global, Some(&local))?;
     let forms = tile_backward::plan(target, inputs, mode, grad_out, gradients)?;
     if let Some(forms) = forms.filter(|forms| forms.iter().all(|form| backward_is_right(target, form))) {
         return tile_backward::backward(target, &forms, inputs, mode, [out, grad_out], row_terms, gradients);
@@ -146,5 +152,6 @@ pub fn attention_backward(
         dtype0: dtype,
         count,
     };
+    let items = geometry.items_for(count * div_ceil(head_dim, launch.block_sizes.lanes));
     target.launch(&launch.program, entry::ATTENTION_FINISH, &args, &items, None)
 }

@@ -1,6 +1,6 @@
 //! What the programs of attention by matrix instructions have in common: which calls they take, and their constants.
 
-use super::{AttentionInputs, AttentionMode};
+use super::{is_in_vectors, AttentionInputs, AttentionMode};
 use crate::error::Result;
 use crate::kernels::{DType, Spec};
 use crate::ops::matmul::tile_kind::{TileKind, TileUnit};
@@ -14,9 +14,8 @@ const WIDTHS: [i64; 4] = [16, 32, 64, 128];
 const LONG_ROW: i64 = 128;
 /// At least as many queries or keys as a block of scores has.
 const MOST_ROWS: i64 = 128;
-/// Rows are read in chunks of as many bytes.
-const CHUNK_BYTES: i64 = 16;
-const CHUNK: i64 = CHUNK_BYTES / 2;
+/// Rows are read in chunks of this many elements, 16 bytes.
+const CHUNK: i64 = 8;
 
 /// The matrix instructions of a device for a dtype.
 fn unit_of(target: &Target, dtype: DType) -> Result<Option<TileUnit>> {
@@ -148,9 +147,5 @@ fn is_allowed(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMod
 
 /// Returns true if rows consist of whole chunks at multiples of their size.
 pub(super) fn is_in_chunks(tensor: &Tensor<'_>) -> bool {
-    let is_step = |dim: usize| tensor.size(dim) == 1 || tensor.stride(dim) % CHUNK == 0;
-    tensor.address.is_multiple_of(CHUNK_BYTES as usize)
-        && tensor.size(3) % CHUNK == 0
-        && tensor.stride(3) == 1
-        && (0..3).all(is_step)
+    tensor.stride(3) == 1 && is_in_vectors(tensor, CHUNK)
 }

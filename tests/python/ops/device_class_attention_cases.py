@@ -1,5 +1,7 @@
 """Like device_class_cases.py, for attention: masks with the dtype's lowest value, and rows of odd widths."""
 
+from functools import partial
+
 import pytest
 import torch
 from device_class_cases import check
@@ -82,3 +84,44 @@ def test_widths_of_heads(head_dim: int, dtype: torch.dtype):
     for queries, keys in ((1, 33), (9, 13)):
         check(attention, *_inputs(queries, keys, dtype, head_dim), times=4)
         check(lambda q, k, v: attention(q, k, v[..., :-1]), *_inputs(queries, keys, dtype, head_dim + 1), times=4)
+
+
+# Rows of 72 elements are in whole vectors, and some items have none of them.
+@pytest.mark.parametrize("width", [66, 72])
+@pytest.mark.parametrize(("heads", "queries"), [((8, 2), 1), ((3, 1), 1), ((7, 1), 3), ((2, 2), 2)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_few_queries_of_heads_that_share_keys(heads: tuple[int, int], queries: int, width: int, dtype: torch.dtype):
+    """More rows than a group takes, of which the last ones are missing; several blocks of keys; long rows."""
+    generator = torch.Generator().manual_seed(queries)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(2, *shape, generator=generator).to(dtype)
+
+    attend = partial(attention, enable_gqa=True)
+    query, key, value = draw(heads[0], queries, width), draw(heads[1], 70, width), draw(heads[1], 70, width)
+    bias = draw(heads[0], queries, 70)
+    bias[..., ::3] = -torch.inf
+    check(attend, query, key, value)
+    check(partial(attend, is_causal=True), query, key, value)
+    with torch.no_grad():
+        check(attend, query, key, value, bias)
+        check(lambda q, k, v, b: attend(q, k, v, b[:, :1].expand_as(b)), query, key, value, bias)
+        check(lambda q, k, v, b: attend(q, k[:, :, ::2], v[:, :, ::2], b[..., ::2]), query, key, value, bias)
+        if width > 70:
+            check(lambda q, k, v: attend(q[..., 1:65], k[..., 1:65], v[..., 1:66]), query, key, value)
+
+
+def test_an_infinite_value_with_a_weight_is_infinite():
+    for keys in (1, 70):
+        query, key, value = _inputs(1, keys, torch.float32, 16)
+        value[..., -1, :] = torch.inf
+        with torch.no_grad():
+            check(attention, query, key, value)
+
+
+@pytest.mark.parametrize("dtype", computed([torch.float64, torch.float32]), ids=str)
+def test_whole_vectors(dtype: torch.dtype):
+    """Sizes of which all vectors are aligned, with and without a bias."""
+    inputs = _inputs(36, 44, dtype, 12)
+    check(attention, *inputs, times=4)
+    check(attention, *inputs, torch.randn(2, 3, 36, 44, generator=torch.Generator().manual_seed(3)).to(dtype), times=4)

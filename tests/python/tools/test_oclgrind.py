@@ -15,6 +15,7 @@ DRIVERS = [
 
 # Calls of odd sizes for kernels that use local memory, store parts of vectors, or depend on bit patterns.
 SAMPLE = """
+    import functools
     import os
     import torch
     import torch.nn.functional as F
@@ -52,6 +53,7 @@ SAMPLE = """
 
     r, csr, f64, c64 = torch.randn, torch.sparse_csr_tensor, torch.float64, torch.complex64
     sdpa = F.scaled_dot_product_attention
+    grouped = functools.partial(sdpa, enable_gqa=True)
     codes = torch.arange(37 * 48, dtype=torch.uint8).view(37, 48)
     # Sizes at which kernels for CPUs transform tiles; under Oclgrind kernels for GPUs would take minutes for them.
     many = 17 if os.environ["TORCH_OPENCL_DEVICE_CLASS"] == "cpu" else 3
@@ -59,7 +61,7 @@ SAMPLE = """
     TYPED = {
         "attention": (gradients(sdpa), r(1, 2, 5, 6), r(1, 2, 9, 6), r(1, 2, 9, 7)),
         "attention with a mask": (gradients(sdpa), r(1, 1, 11, 5), r(1, 1, 19, 5), r(1, 1, 19, 5), r(11, 19)),
-        "attention_query": (sdpa, r(1, 2, 1, 9), r(1, 2, 37, 9), r(1, 2, 37, 5)),
+        "attention_query": (grouped, r(1, 4, 1, 9), r(1, 2, 70, 9), r(1, 2, 70, 5)),
         "matmul": (torch.matmul, r(9, 17), r(17, 5)),
         "matmul of many blocks": (torch.matmul, r(67, 37), r(37, 35)),
         "matmul of a long sum": (torch.matmul, r(2, 141), r(141, 3)),
