@@ -148,9 +148,9 @@ libraries: build ## Try accelerate, transformers, lightning and other libraries 
 		$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv-libraries \
 			-r requirements-libraries.txt && cp requirements-libraries.txt .venv-libraries/requirements.txt; }
 ifdef BITSANDBYTES
-	@cd "$(BITSANDBYTES)" && BNB_TEST_DEVICE=opencl PATH="$(CURDIR)/$(dir $(RUN)):$$PATH" "$(CURDIR)/$(RUN)" -c \
-		"import sys; sys.path.append('$(CURDIR)/.venv-libraries'); import pytest; sys.exit(pytest.main(sys.argv[1:]))" \
-		$(PYTEST_FLAGS) $(patsubst %,tests/test_%.py,ops functional linear4bit linear8bitlt optim)
+	@cd "$(BITSANDBYTES)" && BNB_TEST_DEVICE=opencl PYTHONPATH="$(CURDIR)/.venv-libraries" \
+		PATH="$(CURDIR)/$(dir $(RUN)):$$PATH" "$(CURDIR)/$(RUN)" -m pytest $(PYTEST_FLAGS) \
+		$(patsubst %,tests/test_%.py,ops functional linear4bit linear8bitlt optim)
 else
 	@$(WITH) $(RUN) -m pytest $(PYTEST_FLAGS) tests/libraries
 endif
