@@ -1,14 +1,15 @@
-// Tiles for devices without matrix instructions that have an instruction of a lane which multiplies two pairs of float16, or
-// two times four int8, and adds the products to a sum of 32 bits. A lane multiplies its own rows and columns: lanes
-// exchange nothing, and need not be a sub-group of the hardware. If TILE_EMULATED, ordinary instructions compute the sums.
+// Tiles for devices without matrix instructions that have an instruction of a lane which multiplies two pairs of
+// float16, or two times four int8, and adds the products to a sum of 32 bits. A lane multiplies its own rows and
+// columns: lanes exchange nothing, and need not be a sub-group of the hardware. If TILE_EMULATED, ordinary
+// instructions compute the sums.
 #if TILE_KIND == TILE_DOT
 #define TILE_MEMORY
 #define TILE_PASS
 #define TILE_COPIES 0
 
 #define WORD_AT(outer, k) (*(__local const uint *)(block + BLOCK_INDEX(along_k, width, outer, k)))
-// Loads words of two neighbouring outer indices. Where rows of the block run along the outer index, a word of local memory
-// has both indices for one k, so that two words are exchanged for two words with both k.
+// Loads words of two neighbouring outer indices. Where rows of the block run along the outer index, a word of local
+// memory has both indices for one k, so that two words are exchanged for two words with both k.
 #define LOAD_PAIRS(words, count, block, along_k, width, outer0, k, lane, OUTER) \
   UNROLL for (int w = 0; w < (count); w += 2) {                                 \
     const uint first = (outer0) + OUTER(lane, 2 * w);                           \

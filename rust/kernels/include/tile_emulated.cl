@@ -1,8 +1,9 @@
 // Tiles without matrix instructions, on any device with work-groups: for tests of the kernels that use them
 // (TORCH_OPENCL_MATRIX=emulated:mma). If TILE_EMULATED is 2, a lane's results are wrong. TILE_DOT: tile_dot.cl.
 //
-// Lanes exchange their words through local memory: each element is stored at the position that the layout documents, and
-// each lane computes the elements of C that the layout gives to it. All items of a group call tile_multiply together.
+// Lanes exchange their words through local memory: each element is stored at the position that the layout documents,
+// and each lane computes the elements of C that the layout gives to it. All items of a group call tile_multiply
+// together.
 #if TILE_EMULATED && TILE_KIND != TILE_DOT
 // TILES: the most tiles of A and of B together in a call of tile_multiply.
 #define EXCHANGE (TILES * TILE * TILE_K)
@@ -10,8 +11,8 @@
 #define TILE_PASS , tile_exchange
 
 #if TILE_KIND == TILE_MMA
-// Word j of a lane, by PTX's definition of ldmatrix.x4: elements 2 (lane % 4) and the next of row lane / 4 of matrix j, or
-// with .trans of its column lane / 4.
+// Word j of a lane, by PTX's definition of ldmatrix.x4: elements 2 (lane % 4) and the next of row lane / 4 of matrix
+// j, or with .trans of its column lane / 4.
 #define EMULATE_MATRICES(words, block, matrix_row, outer, k)                                   \
   UNROLL for (int j = 0; j < 4; ++j) {                                                         \
     if (along_k) {                                                                             \
@@ -25,11 +26,13 @@
     }                                                                                          \
   }
 INLINE void tile_load_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k, uint lane) {
-  EMULATE_MATRICES(a->words, block, matrix_row_a, row, k);
+  if (!HAS_MATRIX_LOADS(along_k)) load_words_a(a, block, width, row, k, lane);
+  else EMULATE_MATRICES(a->words, block, matrix_row_a, row, k);
 }
 INLINE void tile_load_b(TileB *b, __local const ushort *block, bool along_k, uint width, uint column, uint k,
                         uint lane) {
-  EMULATE_MATRICES(b->words, block, matrix_row_b, column, k);
+  if (!HAS_MATRIX_LOADS(along_k)) load_words_b(b, block, width, column, k, lane);
+  else EMULATE_MATRICES(b->words, block, matrix_row_b, column, k);
 }
 #else
 #define tile_load_a gather_a

@@ -1,5 +1,5 @@
-// Tiles of matrix instructions: which elements each lane of a sub-group holds, as vendors document them. TILE_DOT has no
-// matrix instructions: its sub-groups are any TILE_LANES items, and its layout is our choice.
+// Tiles of matrix instructions: which elements each lane of a sub-group holds, as vendors document them. TILE_DOT has
+// no matrix instructions: its sub-groups are any TILE_LANES items, and its layout is our choice.
 //
 // A tile computes C[16][16] += A[16][TILE_K] B[TILE_K][16], by the TILE_LANES items of a sub-group together. A lane has
 // TILE_A_WORDS words of A and TILE_B_WORDS words of B, of two 16-bit elements each (the lower half first), and
@@ -8,12 +8,12 @@
 //   A[TILE_A_ROW(lane, e)][TILE_A_K(lane, e)]        B[TILE_B_K(lane, e)][TILE_B_COLUMN(lane, e)]
 //   C[TILE_C_ROW(lane, i)][TILE_C_COLUMN(lane, i)]
 //
-// For attention: a row of C is held by TILE_ROW_LANES neighbouring lanes, and a lane has parts of TILE_LANE_ROWS rows: item i is in its row
-// TILE_LANE_ROW(i).
+// For attention: a row of C is held by TILE_ROW_LANES neighbouring lanes, and a lane has parts of TILE_LANE_ROWS rows:
+// item i is in its row TILE_LANE_ROW(i).
 //
-// A float32 is two such elements, and two int8 are one: the instructions for them have the same words, and compute half
-// and twice as many values of k (TensorFloat-32: TILE_MMA; int8, with sums in int32: TILE_MMA, Intel's and TILE_DOT). The
-// rows of their blocks run along k.
+// A float32 is two such elements, and two int8 are one: the instructions for them have the same words, and compute
+// half and twice as many values of k (TensorFloat-32: TILE_MMA; int8, with sums in int32: TILE_MMA, Intel's and
+// TILE_DOT). The rows of a block of int8 run along k.
 //
 // Kernels and the emulation know a layout by these macros alone. The order of k does not matter if A and B share it, so
 // it need not be the hardware's.
@@ -25,8 +25,9 @@
 //   tile_shuffle (value, mask, lane, sub_group TILE_PASS): the value of lane `lane ^ mask`
 //   tile_exp2 (x), tile_pack (low, high): two floats rounded to 16 bits, the first in the lower half
 //
-// TILE_DOT has tile_load_a, tile_load_b and tile_multiply, which matmuls need. If TILE_COPIES is 1, there are
-// copies from global to local memory that continue while the item computes: START_COPIES(copies), copy_chunk, close_copies and wait_for_copies.
+// TILE_DOT has tile_load_a, tile_load_b and tile_multiply, which matmuls need. If TILE_COPIES is 1, there are copies
+// from global to local memory that continue while the item computes: START_COPIES(copies), copy_chunk, close_copies
+// and wait_for_copies.
 
 // The values equal those of rust/ops/matmul/tile_kind.rs.
 #define TILE_MMA 1  // NVIDIA from compute capability 8.0 on: two mma.sync.m16n8k16 side by side

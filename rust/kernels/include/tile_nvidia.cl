@@ -19,13 +19,15 @@
 #define ROUND_WORDS(words)
 #endif
 INLINE void tile_load_a(TileA *a, __local const ushort *block, bool along_k, uint width, uint row, uint k, uint lane) {
-  if (along_k) LOAD_MATRICES("", a->words, block + matrix_row_a(1, width, row, k, lane));
+  if (!HAS_MATRIX_LOADS(along_k)) load_words_a(a, block, width, row, k, lane);
+  else if (along_k) LOAD_MATRICES("", a->words, block + matrix_row_a(1, width, row, k, lane));
   else LOAD_MATRICES(".trans", a->words, block + matrix_row_a(0, width, row, k, lane));
   ROUND_WORDS(a->words)
 }
 INLINE void tile_load_b(TileB *b, __local const ushort *block, bool along_k, uint width, uint column, uint k,
                         uint lane) {
-  if (along_k) LOAD_MATRICES("", b->words, block + matrix_row_b(1, width, column, k, lane));
+  if (!HAS_MATRIX_LOADS(along_k)) load_words_b(b, block, width, column, k, lane);
+  else if (along_k) LOAD_MATRICES("", b->words, block + matrix_row_b(1, width, column, k, lane));
   else LOAD_MATRICES(".trans", b->words, block + matrix_row_b(0, width, column, k, lane));
   ROUND_WORDS(b->words)
 }

@@ -10,8 +10,8 @@ typedef struct {
 } Extent;
 SHARED(Extent, 40);
 
-// Finds a block of C by its number. Groups that run at the same time compute blocks of a few rows, which share what they
-// read of B.
+// Finds a block of C by its number. Groups that run at the same time compute blocks of a few rows, which share what
+// they read of B.
 #ifndef BAND
 #define BAND 8
 #endif
@@ -22,8 +22,9 @@ static inline void find_block(uint number, uint blocks_down, uint blocks_across,
   *across = in_band / height;
 }
 
-// Applies the epilogue `e` to SUM(c) to SUM(c + VEC - 1), neighbours in a row of C of which `left` exist, and stores them.
-// COLUMN_OFFSET(layout, c) is the offset of a column in its row, and IS_RUN(layout, c) is true if the columns are dense.
+// Applies the epilogue `e` to SUM(c) to SUM(c + VEC - 1), neighbours in a row of C of which `left` exist, and stores
+// them. COLUMN_OFFSET(layout, c) is the offset of a column in its row, and IS_RUN(layout, c) is true if the columns
+// are dense.
 #define STORE_RUN(c, left, SUM)                                                                                   \
   {                                                                                                               \
     Lanes values, biases;                                                                                         \

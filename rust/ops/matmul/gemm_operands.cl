@@ -34,5 +34,8 @@ typedef struct {
   long kernel_step;  // column of the im2col matrix from one kernel element to the next: in the order of memory
   long channel_step;  // column from one channel to the next
   long elements;  // from the first to the last of the images
+  // (2 i * multipliers[d] >> 32) >> shifts[d] is i / out_sizes[d], for i below 2^31.
+  uint multipliers[SPATIAL];
+  uint shifts[SPATIAL];
 } Im2colLayout;
-SHARED(Im2colLayout, 216);
+SHARED(Im2colLayout, 240);

@@ -1,18 +1,20 @@
-// GEMM for GPUs with matrix instructions, or sums of products: C = activation(alpha * A B + beta * bias), with float32 sums.
-// Along k one float32, rounded to TensorFloat-32, counts as two 16-bit elements, and two int8 count as one (tile_layout.cl).
-// Sums of int8, and their results, are int32: they have no epilogue, and parts of k are added to what the result contains.
+// GEMM for GPUs with matrix instructions, or sums of products: C = activation(alpha * A B + beta * bias), with float32
+// sums. Along k one float32, rounded to TensorFloat-32, counts as two 16-bit elements, and two int8 count as one
+// (tile_layout.cl). Sums of int8, and their results, are int32: they have no epilogue, and parts of k are added to
+// what the result contains.
 //
 // A work-group computes BLOCK_ROWS x BLOCK_COLUMNS of C. Each of its GROUPS_DOWN x GROUPS_ACROSS sub-groups computes a
 // part of them, in tiles of 16 x 16. Blocks of BLOCK_K values of k are copied from global to local memory in chunks of
 // 16 bytes, in the order in which they lie in memory: nothing is transposed on the way.
 //
 // On devices with copies that continue while items compute, and for aligned operands (ASYNC), local memory has STAGES
-// blocks, and all but one are being copied. Otherwise it has two, and the next block waits in registers while this one is
-// multiplied. Either way a step has one barrier: a block is overwritten one step after its last use.
+// blocks, and all but one are being copied. Otherwise it has two, and the next block waits in registers while this one
+// is multiplied. Either way a step has one barrier: a block is overwritten one step after its last use.
 //
-// Constants: TILE_KIND, TILE_EMULATED, BLOCK_ROWS, BLOCK_COLUMNS, BLOCK_K, GROUPS_DOWN, GROUPS_ACROSS, STAGES, A_ALONG_K and B_ALONG_K (rows of an operand
-// in memory run along k), A_ALIGNED and B_ALIGNED (all its chunks are at multiples of 16 bytes), A_KIND and B_KIND
-// (gemm_operands.cl), LINES (the result and the bias have one stride for rows and one for columns).
+// Constants: TILE_KIND, TILE_EMULATED, BLOCK_ROWS, BLOCK_COLUMNS, BLOCK_K, GROUPS_DOWN, GROUPS_ACROSS, STAGES,
+// A_ALONG_K and B_ALONG_K (rows of an operand in memory run along k), A_ALIGNED and B_ALIGNED (all its chunks are at
+// multiples of 16 bytes), A_KIND and B_KIND (gemm_operands.cl), LINES (the result and the bias have one stride for
+// rows and one for columns).
 
 #define ASYNC (TILE_COPIES && A_ALIGNED && B_ALIGNED)
 
@@ -25,50 +27,49 @@
 #define OUT_MEMORY (SUB_GROUPS * TILE * OUT_PITCH / 4)
 #define MEMORY (STAGES * STAGE > OUT_MEMORY ? STAGES * STAGE : OUT_MEMORY)
 
-// The chunks that an item copies: outer index and k of the first, and the step to the next in the index that is not
-// dense.
-#define FIRST_OUTER(along_k, outers) ((along_k) ? item / ROW_CHUNKS : item % ((outers) / CHUNK) * CHUNK)
-#define FIRST_K(along_k, outers) ((along_k) ? item % ROW_CHUNKS * CHUNK : item / ((outers) / CHUNK))
-#define NEXT_CHUNK(along_k, outers) ((along_k) ? ITEMS / ROW_CHUNKS : ITEMS / ((outers) / CHUNK))
-INLINE long chunk_offset(long outer, long k, int along_k, long stride) {
-  return along_k ? outer * stride + k : k * stride + outer;
+// The chunks that an item copies from rows of `width` elements: the first, and the rows to the next.
+#define FIRST_ROW(width) (item / ((width) / CHUNK))
+#define FIRST_COLUMN(width) (item % ((width) / CHUNK) * CHUNK)
+#define ROW_STEP(width) (ITEMS / ((width) / CHUNK))
+// The offset of an item's first chunk in a block that begins at a value's outer index and k.
+INLINE long chunk_offset(long outer, long k, int along_k, long stride, uint row, uint column) {
+  return along_k ? (outer + row) * stride + k + column
+                 : (k / VALUE_ELEMENTS + row) * stride + outer * VALUE_ELEMENTS + column;
 }
 // The number of a chunk's elements that exist.
-INLINE int chunk_count(int outer, int k, int along_k, int outers_left, int k_left) {
-  const int inside = along_k ? (outer < outers_left ? k_left - k : 0) : (k < k_left ? outers_left - outer : 0);
-  return clamp(inside, 0, CHUNK);
+INLINE int chunk_count(uint row, uint column, int along_k, int outers_left, int k_left) {
+  const int rows_left = along_k ? outers_left : k_left / VALUE_ELEMENTS;
+  const int columns_left = along_k ? k_left : outers_left * VALUE_ELEMENTS;
+  return (int)row < rows_left ? clamp(columns_left - (int)column, 0, CHUNK) : 0;
 }
 
 // For each chunk of a block runs CHUNK_CODE with its `index` in local memory, `at` in global memory and `count`.
-#define EACH_CHUNK(chunks, from, along_k, outers, stride, outers_left, k_left, CHUNK_CODE)                \
-  {                                                                                                       \
-    const uint outer0 = FIRST_OUTER(along_k, outers), k0 = FIRST_K(along_k, outers);                      \
-    __global const ushort *at = from;                                                                     \
-    UNROLL for (uint l = 0; l < (chunks); ++l) {                                                          \
-      const uint outer = outer0 + ((along_k) ? l * NEXT_CHUNK(along_k, outers) : 0);                      \
-      const uint k = k0 + ((along_k) ? 0 : l * NEXT_CHUNK(along_k, outers));                              \
-      const uint index = BLOCK_INDEX(along_k, (along_k) ? BLOCK_K : (outers), outer, k) / CHUNK;          \
-      const int count = is_whole ? CHUNK : chunk_count((int)outer, (int)k, along_k, outers_left, k_left); \
-      CHUNK_CODE;                                                                                         \
-      at += NEXT_CHUNK(along_k, outers) * (stride);                                                       \
-    }                                                                                                     \
+#define EACH_CHUNK(chunks, from, along_k, width, stride, outers_left, k_left, CHUNK_CODE)          \
+  {                                                                                                \
+    __global const ushort *at = from;                                                              \
+    UNROLL for (uint l = 0; l < (chunks); ++l) {                                                   \
+      const uint row = FIRST_ROW(width) + l * ROW_STEP(width), column = FIRST_COLUMN(width);       \
+      const uint index = INDEX_IN_ROWS(width, row, column) / CHUNK;                                \
+      const int count = is_whole ? CHUNK : chunk_count(row, column, along_k, outers_left, k_left); \
+      CHUNK_CODE;                                                                                  \
+      at += ROW_STEP(width) * (stride);                                                            \
+    }                                                                                              \
   }
 #if A_KIND == FROM_IM2COL
 #define EACH_CHUNK_OF_A(left, CODE) EACH_CHUNK_OF_ELEMENTS(A_CHUNKS, left, CODE)
 #define NEXT_STEP_OF_A move_kernel_element(&im2col, &kernel_element, BLOCK_K);
 #else
-#define EACH_CHUNK_OF_A(left, CODE) EACH_CHUNK(A_CHUNKS, a_from, A_ALONG_K, BLOCK_ROWS, a_stride, a_rows, left, CODE)
+#define EACH_CHUNK_OF_A(left, CODE) EACH_CHUNK(A_CHUNKS, a_from, A_ALONG_K, A_WIDTH, a_stride, a_rows, left, CODE)
 #define NEXT_STEP_OF_A a_from += a_step;
 #endif
 #if B_KIND == FROM_IM2COL
 #define EACH_CHUNK_OF_B(left, CODE) EACH_CHUNK_OF_ELEMENTS(B_CHUNKS, left, CODE)
 #define NEXT_STEP_OF_B move_kernel_element(&im2col, &kernel_element, BLOCK_K);
 #elif B_KIND == FROM_IM2COL_TRANSPOSED
-#define EACH_CHUNK_OF_B(left, CODE) EACH_CHUNK_OF_POSITIONS(B_CHUNKS, BLOCK_COLUMNS, b_columns, left, CODE)
+#define EACH_CHUNK_OF_B(left, CODE) EACH_CHUNK_OF_POSITIONS(B_CHUNKS, BLOCK_COLUMNS, b_columns, (uint)last_k, CODE)
 #define NEXT_STEP_OF_B position += BLOCK_K;
 #else
-#define EACH_CHUNK_OF_B(left, CODE) \
-  EACH_CHUNK(B_CHUNKS, b_from, B_ALONG_K, BLOCK_COLUMNS, b_stride, b_columns, left, CODE)
+#define EACH_CHUNK_OF_B(left, CODE) EACH_CHUNK(B_CHUNKS, b_from, B_ALONG_K, B_WIDTH, b_stride, b_columns, left, CODE)
 #define NEXT_STEP_OF_B b_from += b_step;
 #endif
 // Nearly all blocks are whole, and all items know which: for these they count nothing.
@@ -144,29 +145,32 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
   const bool is_inside = a_rows == BLOCK_ROWS && b_columns == BLOCK_COLUMNS;
   const long a_stride = (A_ALONG_K ? &a_layout.rows : &a_layout.columns)->strides[0];
   const long b_stride = (B_ALONG_K ? &b_layout.columns : &b_layout.rows)->strides[0];
-  __global const ushort *a_from = (__global const ushort *)(a + a_offset) + batch * a_layout.batch_stride +
-                                  chunk_offset(row + FIRST_OUTER(A_ALONG_K, BLOCK_ROWS),
-                                               first_k + FIRST_K(A_ALONG_K, BLOCK_ROWS), A_ALONG_K, a_stride);
-  __global const ushort *b_from = (__global const ushort *)(b + b_offset) + batch * b_layout.batch_stride +
-                                  chunk_offset(column + FIRST_OUTER(B_ALONG_K, BLOCK_COLUMNS),
-                                               first_k + FIRST_K(B_ALONG_K, BLOCK_COLUMNS), B_ALONG_K, b_stride);
+  __global const ushort *a_from =
+      (__global const ushort *)(a + a_offset) + batch * a_layout.batch_stride +
+      chunk_offset(row, first_k, A_ALONG_K, a_stride, FIRST_ROW(A_WIDTH), FIRST_COLUMN(A_WIDTH));
+  __global const ushort *b_from =
+      (__global const ushort *)(b + b_offset) + batch * b_layout.batch_stride +
+      chunk_offset(column, first_k, B_ALONG_K, b_stride, FIRST_ROW(B_WIDTH), FIRST_COLUMN(B_WIDTH));
 #if A_KIND == FROM_IM2COL || B_KIND == FROM_IM2COL
-#define POSITION_CHUNKS (A_KIND == FROM_IM2COL ? A_CHUNKS : B_CHUNKS)
   __global const ushort *input = A_KIND == FROM_IM2COL
                                      ? (__global const ushort *)(a + a_offset) + batch * a_layout.batch_stride
                                      : (__global const ushort *)(b + b_offset) + batch * b_layout.batch_stride;
-  const uint first = (uint)(A_KIND == FROM_IM2COL ? row : column) + item / ROW_CHUNKS;
+  const uint first = (uint)(A_KIND == FROM_IM2COL ? row : column) + FIRST_ROW(BLOCK_K);
   const uint positions = (uint)(A_KIND == FROM_IM2COL ? extent.rows : extent.columns);
   Corner corners[POSITION_CHUNKS];
-  UNROLL for (uint l = 0; l < POSITION_CHUNKS; ++l)
-      corners[l] = corner_of(&im2col, input, first + l * NEXT_CHUNK(1, 0), positions);
-  KernelElement kernel_element = kernel_element_of(&im2col, (uint)first_k + item % ROW_CHUNKS * CHUNK);
+  find_corners(&im2col, first, ROW_STEP(BLOCK_K), positions, corners);
+  KernelElement kernel_element = kernel_element_of(&im2col, (uint)first_k + FIRST_COLUMN(BLOCK_K));
 #elif B_KIND == FROM_IM2COL_TRANSPOSED
   __global const ushort *input = (__global const ushort *)(b + b_offset) + batch * b_layout.batch_stride;
-  const KernelElement kernel_element = kernel_element_of(&im2col, (uint)column + FIRST_OUTER(0, BLOCK_COLUMNS));
-  uint position = (uint)first_k;
+  const KernelElement kernel_element = kernel_element_of(&im2col, (uint)column + FIRST_COLUMN(BLOCK_COLUMNS));
+  const int first_channel = CHUNKS(kernel_element.channel_index);
+  int first[SPATIAL];
+  UNROLL for (int d = 0; d < SPATIAL; ++d) first[d] =
+      (int)im2col.origin[d] + kernel_element.at[d] * (int)im2col.dilation[d];
+  uint position = (uint)first_k + FIRST_ROW(BLOCK_COLUMNS);
 #endif
-  const long a_step = BLOCK_K * (A_ALONG_K ? 1 : a_stride), b_step = BLOCK_K * (B_ALONG_K ? 1 : b_stride);
+  const long a_step = A_ALONG_K ? BLOCK_K : BLOCK_K / VALUE_ELEMENTS * a_stride;
+  const long b_step = B_ALONG_K ? BLOCK_K : BLOCK_K / VALUE_ELEMENTS * b_stride;
 
   TileC sums[ROW_TILES * COLUMN_TILES];
   UNROLL for (int n = 0; n < ROW_TILES * COLUMN_TILES; ++n)

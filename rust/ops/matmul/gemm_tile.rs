@@ -1,5 +1,5 @@
-//! GEMM by matrix instructions, or sums of products, for GPUs that have them: of float16 and bfloat16, of int8 with int32
-//! results, and of float32 where TensorFloat-32 is allowed.
+//! GEMM by matrix instructions, or sums of products, for GPUs that have them: of float16 and bfloat16, of int8 with
+//! int32 results, and of float32 where TensorFloat-32 is allowed.
 
 use super::epilogue::Activation;
 use super::gemm_local::{finish, SHORTEST_SPLIT};
@@ -81,12 +81,16 @@ pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
             }
         }
     }
-    for dtype in [DType::F32, DType::I8] {
+    // Matmuls, and the gradients of linear layers; int8 has no gradients.
+    let orders = [[true, true], [true, false], [false, false]];
+    for (dtype, orders) in [(DType::F32, &orders[..]), (DType::I8, &orders[..1])] {
         let Some(unit) = TileUnit::of(&target.device.info, dtype)? else { continue };
-        let listed = sizes.map(|(is_large, aligned)| matrices(unit, dtype, is_large, aligned, [true; 2]));
-        let fitting = listed.into_iter().filter(|form| form.block.fits(unit, target));
-        let spec = |form: Form| (Class::Float, form.spec([form.sum_dtype(); 2], Activation::None, true));
-        found.extend(fitting.map(spec));
+        for order in orders {
+            let listed = sizes.map(|(is_large, aligned)| matrices(unit, dtype, is_large, aligned, *order));
+            let fitting = listed.into_iter().filter(|form| form.block.fits(unit, target));
+            let spec = |form: Form| (Class::Float, form.spec([form.sum_dtype(); 2], Activation::None, true));
+            found.extend(fitting.map(spec));
+        }
     }
     Ok(found)
 }
@@ -108,8 +112,8 @@ fn spills(unit: TileUnit, b: &Side) -> bool {
     unit.kind == TileKind::Wmma && b.kind == 2
 }
 
-/// The plan of a GEMM; `None` if its operands do not have a dtype and a layout that tiles can be loaded from, if it is too
-/// small, or if its form has failed its check.
+/// The plan of a GEMM; `None` if its operands do not have a dtype and a layout that tiles can be loaded from, if it is
+/// too small, or if its form has failed its check.
 ///
 /// # Errors
 /// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.

@@ -205,9 +205,9 @@ impl Im2col {
         Ok(Some(Matrix { rows, columns, batch_stride: self.group_stride }))
     }
 
-    /// The strided matrix of [`Self::matrix`], if a GEMM should read it. Tiles load it only if its rows have one stride;
-    /// otherwise they load the im2col matrix, and the result is `None`. `side` is the smaller of the GEMM's rows and
-    /// columns.
+    /// The strided matrix of [`Self::matrix`], if a GEMM should read it. Tiles load it only if its rows have one
+    /// stride; otherwise they load the im2col matrix, and the result is `None`. `side` is the smaller of the GEMM's
+    /// rows and columns.
     ///
     /// # Errors
     /// Never for three spatial dimensions.
@@ -216,8 +216,9 @@ impl Im2col {
         Ok(self.matrix()?.filter(is_loaded))
     }
 
-    /// Returns true if `chunk` channels at a time are neighbours at a multiple of their size from the input's start, and
-    /// all positions fit 31 bits.
+    /// Returns true if `chunk` channels at a time are neighbours at a multiple of their size from the input's start.
+    /// All positions, and offsets in chunks, must fit 31 bits, and so must a bit for each kernel element along each
+    /// dimension.
     pub fn is_in_chunks(&self, chunk: i64) -> bool {
         let strides = self.strides.iter().chain([&self.image_stride, &self.group_stride]);
         self.order() == Im2colOrder::ChannelsInnermost
@@ -225,6 +226,8 @@ impl Im2col {
             && strides.into_iter().all(|stride| stride % chunk == 0)
             && self.has_small_positions()
             && self.images.saturating_mul(self.kernel_map.out_sizes.iter().product()) < i64::from(i32::MAX)
+            && self.elements() / chunk < 1 << 29
+            && self.kernel_map.kernel_size.iter().sum::<i64>() < 32
     }
 
     /// Returns true if input positions, in the padding too, are far below 2^30.
@@ -235,6 +238,13 @@ impl Im2col {
         spans.chain(self.in_sizes).chain(origin.map(i64::abs)).all(|span| span < 1 << 28)
     }
 
+    /// Elements from the first to the last of the images.
+    fn elements(&self) -> i64 {
+        let reach = |size: i64, stride: i64| (size - 1).max(0) * stride;
+        let inside: i64 = self.in_sizes.iter().zip(self.strides).map(|(&size, stride)| reach(size, stride)).sum();
+        1 + inside + reach(self.channels, self.channel_stride) + reach(self.images, self.image_stride)
+    }
+
     /// The layout as kernels take it.
     pub fn layout(&self) -> Im2colLayout {
         let KernelMap { out_sizes, kernel_size, stride, origin, dilation } = self.kernel_map;
@@ -242,8 +252,7 @@ impl Im2col {
             Im2colOrder::ChannelsInnermost => (self.channels, 1),
             Im2colOrder::KernelInnermost => (1, kernel_size.iter().product()),
         };
-        let reach = |size: i64, stride: i64| (size - 1).max(0) * stride;
-        let inside: i64 = self.in_sizes.iter().zip(self.strides).map(|(&size, stride)| reach(size, stride)).sum();
+        let divisors = out_sizes.map(Divisor::of);
         Im2colLayout {
             out_sizes,
             kernel_size,
@@ -257,7 +266,44 @@ impl Im2col {
             image_stride: self.image_stride,
             kernel_step,
             channel_step,
-            elements: 1 + inside + reach(self.channels, self.channel_stride) + reach(self.images, self.image_stride),
+            elements: self.elements(),
+            multipliers: divisors.map(|divisor| divisor.multiplier),
+            shifts: divisors.map(|divisor| divisor.shift),
+        }
+    }
+}
+
+/// A division by a constant, as a multiplication: see `Im2colLayout`.
+#[derive(Clone, Copy)]
+struct Divisor {
+    multiplier: u32,
+    shift: u32,
+}
+
+impl Divisor {
+    /// Larger sizes than 2^31 have no such division, and need none.
+    fn of(size: i64) -> Self {
+        let size = size.clamp(1, 1 << 31) as u64;
+        let shift = size.next_power_of_two().trailing_zeros();
+        Self { multiplier: (1u64 << (31 + shift)).div_ceil(size) as u32, shift }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multiplications_divide_numbers_below_two_to_the_31() {
+        let largest = (1u64 << 31) - 1;
+        for size in [1, 2, 3, 7, 8, 28, 56, 112, 1009, 65535, 65536, 65537, (1 << 31) - 1] {
+            let Divisor { multiplier, shift } = Divisor::of(size as i64);
+            let near = [0, 1, size - 1, size, size + 1, 3 * size - 1, 3 * size];
+            let multiples = [largest / size * size, (largest / size * size).wrapping_sub(1)];
+            for number in near.into_iter().chain(multiples).chain([largest]).filter(|number| *number <= largest) {
+                let found = (2 * number * u64::from(multiplier) >> 32) >> shift;
+                assert_eq!(found, number / size, "{number} / {size}");
+            }
         }
     }
 }

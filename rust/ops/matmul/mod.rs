@@ -131,8 +131,8 @@ fn compute<'a>(
     }
 }
 
-/// `out = a @ b` for int8 matrices and a contiguous int32 result, with exact sums modulo 2^32. Returns false, and computes
-/// nothing, if the device has no instructions for operands of this size and layout.
+/// `out = a @ b` for int8 matrices and a contiguous int32 result, with exact sums modulo 2^32. Returns false, and
+/// computes nothing, if the device has no instructions for operands of this size and layout.
 ///
 /// # Errors
 /// Errors reported by the allocator or the driver.

@@ -45,8 +45,8 @@ pub(super) fn has_failed(target: &Target, dtype: DType) -> bool {
     OUTCOMES.has_failed(target.device.index, |form| form.dtype == dtype)
 }
 
-/// Returns as JSON the kinds of instructions of a device by dtype, and how many forms of kernels this process uses and has
-/// refused after their check.
+/// Returns as JSON the kinds of instructions of a device by dtype, and how many forms of kernels this process uses and
+/// has refused after their check.
 ///
 /// # Errors
 /// [`crate::error::Error::Invalid`] for a wrong value of `TORCH_OPENCL_MATRIX`.

@@ -37,7 +37,8 @@ pub(super) struct Block {
 impl Block {
     /// A block for matmuls that fill the device, and one for the others. A larger part of C in a sub-group needs fewer
     /// loads from local memory for each product, and more registers of an item: these parts are the largest that
-    /// offline compilers give registers without spilling (`make gpu-compile CASES=gemm_tile`). No GPU has measured them.
+    /// offline compilers give registers without spilling (`make gpu-compile CASES=gemm_tile`). No GPU has measured
+    /// them.
     pub(super) fn of(unit: TileUnit, is_large: bool, is_async: bool) -> Self {
         let (groups_down, groups_across) = match (unit.kind, is_large) {
             (TileKind::Wmma | TileKind::Wmma12, true) | (TileKind::Dpas8, false) | (TileKind::Dot, _) => (2, 4),
@@ -119,7 +120,7 @@ impl Side {
         if size != ELEMENT_BYTES {
             let k = if exchanged { rows.size() } else { columns.size() };
             let is_whole = operand.memory().offset.is_multiple_of(ELEMENT_BYTES as u64) && are_at(ELEMENT_BYTES);
-            if !along_k || !is_whole || k * size % ELEMENT_BYTES != 0 {
+            if !is_whole || k * size % ELEMENT_BYTES != 0 || (operand.dtype() == DType::I8 && !along_k) {
                 return None;
             }
         }

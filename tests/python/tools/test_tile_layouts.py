@@ -54,6 +54,7 @@ typedef unsigned short ushort;
 #define __local
 #define INLINE static inline
 #define UNROLL
+enum { DT_I8, DT_F16, DT_F32 };
 #include "tile_layout.cl"
 #include "tile_block.cl"
 int main() {
@@ -66,6 +67,18 @@ int main() {
       printf("C %d %d %d %d\\n", lane, i, TILE_C_ROW(lane, i), TILE_C_COLUMN(lane, i));
   }
 #if TILE_KIND == TILE_MMA
+  // Each word of float32 in rows along the outer index, and where its k and outer index are.
+  if (INPUT_DTYPE == DT_F32)
+    for (uint lane = 0; lane < 32; ++lane)
+      for (uint w = 0; w < 4; ++w)
+        for (uint outer = 0; outer < 64; outer += 16) {
+          const uint a_row = (16 + TILE_A_K(lane, 2 * w)) / 2, a_column = (outer + TILE_A_ROW(lane, 2 * w)) * 2;
+          const uint b_row = (16 + TILE_B_K(lane, 2 * w)) / 2, b_column = (outer + TILE_B_COLUMN(lane, 2 * w)) * 2;
+          const uint a = WORD_INDEX(256, outer, 16, lane, w, TILE_A_ROW, TILE_A_K);
+          const uint b = WORD_INDEX(256, outer, 16, lane, w, TILE_B_COLUMN, TILE_B_K);
+          printf("x %u %u %u\\n", outer + w, a, INDEX_IN_ROWS(256, a_row, a_column));
+          printf("y %u %u %u\\n", outer + w, b, INDEX_IN_ROWS(256, b_row, b_column));
+        }
   for (int along_k = 0; along_k < 2; ++along_k)
     for (int outer = 0; outer < 32; outer += 16)
       for (int k = 0; k < 32; k += 16)
@@ -79,11 +92,12 @@ int main() {
 """
 
 
-def printed_by(kind: str, folder: Path) -> list[list[str]]:
+def printed_by(kind: str, folder: Path, dtype: str = "DT_F16") -> list[list[str]]:
     """The words of each line that the program prints for a kind."""
     source, program = folder / "layout.cpp", folder / "layout"
     source.write_text(PROGRAM)
-    subprocess.run(["g++", "-w", f"-I{INCLUDE}", f"-DTILE_KIND={kind}", source, "-o", program], check=True)
+    defines = [f"-DTILE_KIND={kind}", f"-DINPUT_DTYPE={dtype}"]
+    subprocess.run(["g++", "-w", f"-I{INCLUDE}", *defines, source, "-o", program], check=True)
     printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout
     return [line.split() for line in printed.splitlines()]
 
@@ -119,3 +133,15 @@ def test_matrix_loads_of_nvidia_have_no_conflicts_of_banks(tmp_path: Path) -> No
         banks = Counter(index // 2 % 32 for index in indices)
         assert len(banks) == 8
         assert all(bank % 4 == 0 for bank in banks)
+
+
+def test_words_of_float32_are_read_without_conflicts_of_banks(tmp_path: Path) -> None:
+    """The 32 lanes read all 32 banks once."""
+    words = defaultdict(list)
+    for name, word, found, *expected in printed_by("TILE_MMA", tmp_path, "DT_F32"):
+        if name in "xy":
+            assert expected == [found]
+            words[name, word].append(int(found))
+    assert len(words) == 2 * 4 * 4
+    for elements in words.values():
+        assert {element // 2 % 32 for element in elements} == set(range(32))
