@@ -85,9 +85,19 @@ INLINE void put(__local T *to, int along_k, TV vector) {
   UNROLL for (int l = 0; l < LOADS; ++l) \
       put(block + INNER_OF(l, along_k) * PITCH + OUTER_OF(l, along_k), along_k, from[l]);
 #else
-#define OFFSET_ALONG(axis, i) axis_offset(axis, i)
+// As axis_offset.
+INLINE Offset offset_along(const Axis *axis, Index i) {
+  Offset offset = 0;
+  UNROLL for (int level = 0; level < AXIS_LEVELS - 1; ++level) {
+    const Index size = (Index)axis->sizes[level], rest = i < size ? 0 : i / size;
+    offset += (Offset)(i - rest * size) * (Offset)axis->strides[level];
+    i = rest;
+  }
+  return offset + (Offset)i * (Offset)axis->strides[AXIS_LEVELS - 1];
+}
+#define OFFSET_ALONG(axis, i) offset_along(axis, (Index)(i))
 
-// The input position of an index that does not exist. For a matrix only the first number counts: 0 if the index exists.
+// The input position of a k that does not exist. For a matrix only the first number counts: 0 if k exists.
 #define OUTSIDE (-(1 << 30))
 
 typedef struct {
@@ -99,14 +109,8 @@ typedef struct {
 // clang makes of an INLINE function that returns a struct.
 static inline Position matrix_position(const Axis *axis, Index i) {
   Position position;
-  position.offset = 0;
+  position.offset = offset_along(axis, i);
   position.at[0] = 0;
-  UNROLL for (int level = 0; level < AXIS_LEVELS - 1; ++level) {
-    const Index size = (Index)axis->sizes[level], rest = i < size ? 0 : i / size;
-    position.offset += (Offset)(i - rest * size) * (Offset)axis->strides[level];
-    i = rest;
-  }
-  position.offset += (Offset)i * (Offset)axis->strides[AXIS_LEVELS - 1];
   return position;
 }
 
@@ -142,20 +146,14 @@ static inline Position im2col_column_position(const Im2colLayout *im2col, Index 
 #define im2col_column_position(im2col, i) matrix_position(0, i)
 #endif
 
-// Finds the `Position` of index i, which exists below `limit`.
-#define FIND_POSITION(position, kind, row_kind, axis, i, limit)            \
-  if ((i) < (limit)) {                                                     \
-    position = (kind) == FROM_MATRIX ? matrix_position(axis, i)            \
-        : (kind) == (row_kind)       ? im2col_row_position(&im2col, i)     \
-                                     : im2col_column_position(&im2col, i); \
-  } else {                                                                 \
-    position.offset = 0;                                                   \
-    position.at[0] = OUTSIDE;                                              \
-  }
+// The `Position` of index i.
+#define POSITION_OF(kind, row_kind, axis, i)     \
+  ((kind) == FROM_MATRIX ? matrix_position(axis, i) \
+   : (kind) == (row_kind) ? im2col_row_position(&im2col, i) : im2col_column_position(&im2col, i))
 
 INLINE T load_meeting(__global const uchar *input, int dt, int kind, const Im2colLayout *im2col, Position outer,
                       Position inner) {
-  bool exists = kind != FROM_MATRIX || outer.at[0] + inner.at[0] == 0;
+  bool exists = kind != FROM_MATRIX || inner.at[0] == 0;
 #if HAS_IM2COL
   if (kind != FROM_MATRIX) {
     UNROLL for (int d = 0; d < SPATIAL; ++d)
@@ -201,7 +199,7 @@ typedef PASTE(T_NAME, 4) Four;
 
 #if !DENSE
 // Returns true if VEC elements are contiguous in memory.
-INLINE bool is_run(const long *offsets) {
+INLINE bool is_run(const Offset *offsets) {
   bool is = true;
   UNROLL for (int l = 1; l < VEC; ++l) is = is && offsets[l] == offsets[0] + l;
   return is;
@@ -245,17 +243,25 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
   TV a_next[LOADS], b_next[LOADS];
 #else
   Position a_outer[OUTERS(A_ALONG_K)], b_outer[OUTERS(B_ALONG_K)];
-#define FIND_OUTERS(found, kind, along_k, axis, first, limit)      \
-  UNROLL for (int l = 0; l < OUTERS(along_k); ++l) {               \
-    const long at = first + OUTER_OF(l, along_k);                  \
-    FIND_POSITION(found[l], kind, FROM_IM2COL, axis, at, limit)    \
+// Rows and columns after the last are copies of the last: their results are not stored.
+#define FIND_OUTERS(found, kind, along_k, axis, first, limit)                     \
+  UNROLL for (int l = 0; l < OUTERS(along_k); ++l) {                              \
+    const Index at = (Index)min(first + OUTER_OF(l, along_k), (limit) - 1);       \
+    found[l] = POSITION_OF(kind, FROM_IM2COL, axis, at);                          \
   }
   FIND_OUTERS(a_outer, A_KIND, A_ALONG_K, &a_layout.rows, row, extent.rows)
   FIND_OUTERS(b_outer, B_KIND, B_ALONG_K, &b_layout.columns, column, extent.columns)
-#define FIND_INNER(to, k)                                                                                    \
-  if (item < STEP) {                                                                                         \
-    FIND_POSITION(a_inner[to][item], A_KIND, FROM_IM2COL_TRANSPOSED, &a_layout.columns, (k) + (Offset)item, last_k); \
-    FIND_POSITION(b_inner[to][item], B_KIND, FROM_IM2COL_TRANSPOSED, &b_layout.rows, (k) + (Offset)item, last_k);    \
+#define FIND_INNER_OF(found, kind, axis, k)                        \
+  if ((k) < last_k) {                                              \
+    found = POSITION_OF(kind, FROM_IM2COL_TRANSPOSED, axis, (k));  \
+  } else {                                                         \
+    found.offset = 0;                                              \
+    found.at[0] = OUTSIDE;                                         \
+  }
+#define FIND_INNER(to, k)                                                                         \
+  if (item < STEP) {                                                                              \
+    FIND_INNER_OF(a_inner[to][item], A_KIND, &a_layout.columns, (k) + (Offset)item)               \
+    FIND_INNER_OF(b_inner[to][item], B_KIND, &b_layout.rows, (k) + (Offset)item)                  \
   }
   FIND_INNER(0, first_k)
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -303,11 +309,11 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 #define COLUMN_OFFSET(layout, c) ((column + TILE_INDEX(across, c)) * layout.columns.strides[0])
 #define IS_RUN(layout, c) (layout.columns.strides[0] == 1)
 #else
-  long out_layout_columns[ITEM], bias_layout_columns[ITEM];
+  Offset out_layout_columns[ITEM], bias_layout_columns[ITEM];
   UNROLL for (int c = 0; c < ITEM; ++c) {
     const long at = min(column + TILE_INDEX(across, c), extent.columns - 1);
-    out_layout_columns[c] = axis_offset(&out_layout.columns, at);
-    bias_layout_columns[c] = has_bias ? axis_offset(&bias_layout.columns, at) : 0;
+    out_layout_columns[c] = OFFSET_ALONG(&out_layout.columns, at);
+    bias_layout_columns[c] = has_bias ? OFFSET_ALONG(&bias_layout.columns, at) : 0;
   }
 #define COLUMN_OFFSET(layout, c) layout##_columns[c]
 #define IS_RUN(layout, c) is_run(layout##_columns + c)

@@ -84,12 +84,13 @@ fn are_aligned(target: &Target, gemm: &Gemm<'_>, goal: &Epilogue<'_>, [a_along_k
         .are_aligned()
 }
 
-/// Returns true if 32 bits suffice for the indices, positions and offsets of both operands.
-fn has_small_offsets(gemm: &Gemm<'_>) -> bool {
+/// Returns true if 32 bits suffice for the indices, positions and offsets of both operands, the result and the bias.
+fn has_small_offsets(gemm: &Gemm<'_>, goal: &Epilogue<'_>) -> bool {
     let GemmSize { rows, columns, k, .. } = gemm.size;
-    let spans = [gemm.a.span(), gemm.b.span(), rows, columns, k];
+    let results = std::iter::once(goal.out).chain(goal.bias).map(|result| GemmOperand::Matrix(result).span());
+    let mut spans = [gemm.a.span(), gemm.b.span(), rows, columns, k].into_iter().chain(results);
     let im2cols = [gemm.a.im2col(), gemm.b.im2col()];
-    spans.iter().all(|&span| span < 1 << 30) && im2cols.iter().flatten().all(Im2col::has_small_positions)
+    spans.all(|span| span < 1 << 30) && im2cols.iter().flatten().all(Im2col::has_small_positions)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +152,7 @@ pub fn multiply(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<
         dense,
         // Programs for floats load integers one at a time.
         aligned: dense && dtype.class() == class && are_aligned(target, gemm, &goal, [a_along_k, b_along_k]),
-        small_offsets: !dense && has_small_offsets(gemm),
+        small_offsets: !dense && has_small_offsets(gemm, &goal),
     };
     let extent = Extent { rows, columns, k, splits: tiling.splits, split_stride: results };
     let args = entry::GemmLocal {

@@ -301,7 +301,7 @@ mod tests {
             let near = [0, 1, size - 1, size, size + 1, 3 * size - 1, 3 * size];
             let multiples = [largest / size * size, (largest / size * size).wrapping_sub(1)];
             for number in near.into_iter().chain(multiples).chain([largest]).filter(|number| *number <= largest) {
-                let found = (2 * number * u64::from(multiplier) >> 32) >> shift;
+                let found = ((2 * number * u64::from(multiplier)) >> 32) >> shift;
                 assert_eq!(found, number / size, "{number} / {size}");
             }
         }
