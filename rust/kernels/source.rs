@@ -170,11 +170,11 @@ families! {
         prelude tier vector philox block attention_arguments scores attention_backward;
     /// Attention by matrix instructions.
     AttentionTile attention_tile:
-        prelude tier philox attention_arguments tile_layout tile_block attention_tile_sizes tile_emulated tile_nvidia
+        prelude tier philox attention_arguments attention_tile_sizes tile_layout tile_block tile_emulated tile_nvidia
         tile_amd tile_intel attention_tile_blocks attention_tile;
     /// Gradients of attention by matrix instructions.
     AttentionTileBackward attention_tile_backward:
-        prelude tier philox attention_arguments tile_layout tile_block attention_tile_sizes tile_emulated tile_nvidia
+        prelude tier philox attention_arguments attention_tile_sizes tile_layout tile_block tile_emulated tile_nvidia
         tile_amd tile_intel attention_tile_blocks attention_tile_backward;
 }
 
