@@ -1,6 +1,7 @@
 //! The memory format in which a convolution needs its operands.
 
 use crate::ops::matmul::gemm_tile::computes;
+use crate::ops::matmul::im2col::{has_few_kernel_elements, spatial};
 use crate::ops::matmul::tile_form::CHUNK;
 use crate::ops::{Target, Tensor};
 
@@ -24,5 +25,8 @@ fn convolution_needs_channels_last(input: &Tensor<'_>, weight: &Tensor<'_>, grou
     let (first, second) = (weight.size(0) / groups, weight.size(1));
     let kernel_elements: i64 = weight.sizes.iter().skip(2).product();
     let least = first.min(second);
-    first % CHUNK == 0 && second % CHUNK == 0 && computes(&target, input.dtype, least, least * kernel_elements)
+    first % CHUNK == 0
+        && second % CHUNK == 0
+        && has_few_kernel_elements(spatial(weight.sizes.get(2..).unwrap_or_default(), 1))
+        && computes(&target, input.dtype, least, least * kernel_elements)
 }

@@ -22,10 +22,8 @@
 // kernel elements that contribute to them. Sub-convolutions have this form too.
 typedef struct {
   long out_sizes[SPATIAL];
-  long kernel_size[SPATIAL];
   long stride[SPATIAL];
   long origin[SPATIAL];
-  long dilation[SPATIAL];
   long in_sizes[SPATIAL];
   long in_strides[SPATIAL];
   long channels;
@@ -37,5 +35,7 @@ typedef struct {
   // (2 i * multipliers[d] >> 32) >> shifts[d] is i / out_sizes[d], for i below 2^31.
   uint multipliers[SPATIAL];
   uint shifts[SPATIAL];
+  int kernel_size[SPATIAL];
+  int dilation[SPATIAL];
 } Im2colLayout;
-SHARED(Im2colLayout, 240);
+SHARED(Im2colLayout, 216);

@@ -6,7 +6,7 @@
 
 #if HAS_IM2COL
 static inline long count_elements(const Im2colLayout *im2col) {
-  return im2col->kernel_size[0] * im2col->kernel_size[1] * im2col->kernel_size[2];
+  return (long)im2col->kernel_size[0] * im2col->kernel_size[1] * im2col->kernel_size[2];
 }
 
 typedef struct {
@@ -123,7 +123,7 @@ static inline Run find_run(const Im2colLayout *im2col, OutPosition position, int
   if (breaks > 1) run.second = 0;
   run.is_inside = run.count == size;
   for (int d = 0; d < SPATIAL; ++d) {
-    const long reach = (im2col->kernel_size[d] - 1) * im2col->dilation[d];
+    const long reach = (im2col->kernel_size[d] - 1L) * im2col->dilation[d];
     run.is_inside = run.is_inside && least[d] + min(reach, 0L) >= 0 && most[d] + max(reach, 0L) < im2col->in_sizes[d];
   }
   return run;

@@ -227,7 +227,7 @@ impl Im2col {
             && self.has_small_positions()
             && self.images.saturating_mul(self.kernel_map.out_sizes.iter().product()) < i64::from(i32::MAX)
             && self.elements() / chunk < 1 << 29
-            && self.kernel_map.kernel_size.iter().sum::<i64>() < 32
+            && has_few_kernel_elements(self.kernel_map.kernel_size)
     }
 
     /// Returns true if input positions, in the padding too, are far below 2^30.
@@ -253,12 +253,14 @@ impl Im2col {
             Im2colOrder::KernelInnermost => (1, kernel_size.iter().product()),
         };
         let divisors = out_sizes.map(Divisor::of);
+        // A dilation beyond 32 bits only matters for a tensor of more elements.
+        let in_32_bits = |value: i64| value.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
         Im2colLayout {
             out_sizes,
-            kernel_size,
+            kernel_size: kernel_size.map(in_32_bits),
             stride,
             origin,
-            dilation,
+            dilation: dilation.map(in_32_bits),
             in_sizes: self.in_sizes,
             in_strides: self.strides,
             channels: self.channels,
@@ -271,6 +273,11 @@ impl Im2col {
             shifts: divisors.map(|divisor| divisor.shift),
         }
     }
+}
+
+/// Returns true if 31 bits hold one for each kernel element along each dimension.
+pub fn has_few_kernel_elements(kernel_size: Spatial) -> bool {
+    kernel_size.into_iter().fold(0, i64::saturating_add) < 32
 }
 
 /// A division by a constant, as a multiplication: see `Im2colLayout`.
@@ -292,6 +299,12 @@ impl Divisor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kernel_elements_have_31_bits() {
+        assert!(has_few_kernel_elements([15, 15, 1]));
+        assert!(!has_few_kernel_elements([16, 15, 1]));
+    }
 
     #[test]
     fn multiplications_divide_numbers_below_two_to_the_31() {
