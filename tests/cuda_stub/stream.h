@@ -1,4 +1,4 @@
-// What the parts of the stub share: faults, counters, and CUDA's streams.
+// Faults, counters and CUDA's streams. All parts of the stub use them.
 #pragma once
 
 #include <atomic>

@@ -19,13 +19,15 @@ MOST_LOCAL_WITH_TILES = 48 << 10
 # Targets whose compilers load the elements of a vector one by one unless they know that it is aligned.
 VECTOR_TARGETS = frozenset({"sm_80", "sm_90"})
 # Least share of matrix instructions in the loop of the large blocks of gemm_tile on these targets, by further
-# constants: the first line whose constants a program has. Kernels of float32 round operands to TensorFloat-32 by
-# further instructions, and load words one by one if rows run along the outer index. Convolutions compute positions.
+# constants; the first entry applies whose constants a program has. Kernels of float32 round operands to
+# TensorFloat-32 by further instructions, and load words one by one if rows run along the outer index. Convolutions
+# compute positions.
 LOOP_TARGETS = frozenset({"sm_80", "sm_90"})
 LARGE_BLOCK = frozenset({"BLOCK_ROWS=128"})
+FLOAT32 = "SPEC_DTYPE0=6"
 LEAST_MATRIX_SHARES = {
-    frozenset({"SPEC_DTYPE0=6", "A_ALONG_K=1", "B_ALONG_K=1"}): 0.2,
-    frozenset({"SPEC_DTYPE0=6"}): 0.18,
+    frozenset({FLOAT32, "A_ALONG_K=1", "B_ALONG_K=1"}): 0.2,
+    frozenset({FLOAT32}): 0.18,
     frozenset({"A_KIND=1"}): 0.27,
     frozenset({"B_KIND=1"}): 0.27,
     frozenset({"B_KIND=2"}): 0.18,

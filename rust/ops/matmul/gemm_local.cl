@@ -85,7 +85,7 @@ INLINE void put(__local T *to, int along_k, TV vector) {
   UNROLL for (int l = 0; l < LOADS; ++l) \
       put(block + INNER_OF(l, along_k) * PITCH + OUTER_OF(l, along_k), along_k, from[l]);
 #else
-// As axis_offset.
+// Returns the offset of index i, like axis_offset, as an Offset.
 INLINE Offset offset_along(const Axis *axis, Index i) {
   Offset offset = 0;
   UNROLL for (int level = 0; level < AXIS_LEVELS - 1; ++level) {

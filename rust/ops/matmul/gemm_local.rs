@@ -87,7 +87,7 @@ fn are_aligned(target: &Target, gemm: &Gemm<'_>, goal: &Epilogue<'_>, [a_along_k
 /// Returns true if 32 bits suffice for the indices, positions and offsets of both operands, the result and the bias.
 fn has_small_offsets(gemm: &Gemm<'_>, goal: &Epilogue<'_>) -> bool {
     let GemmSize { rows, columns, k, .. } = gemm.size;
-    let results = std::iter::once(goal.out).chain(goal.bias).map(|result| GemmOperand::Matrix(result).span());
+    let results = std::iter::once(goal.out).chain(goal.bias).map(|result| result.layout.span());
     let mut spans = [gemm.a.span(), gemm.b.span(), rows, columns, k].into_iter().chain(results);
     let im2cols = [gemm.a.im2col(), gemm.b.im2col()];
     spans.all(|span| span < 1 << 30) && im2cols.iter().flatten().all(Im2col::has_small_positions)

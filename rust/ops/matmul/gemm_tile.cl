@@ -44,16 +44,16 @@ INLINE int chunk_count(uint row, uint column, int along_k, int outers_left, int 
 }
 
 // For each chunk of a block runs CHUNK_CODE with its `index` in local memory, `at` in global memory and `count`.
-#define EACH_CHUNK(chunks, from, along_k, width, stride, outers_left, k_left, CHUNK_CODE)          \
-  {                                                                                                \
-    __global const ushort *at = from;                                                              \
-    UNROLL for (uint l = 0; l < (chunks); ++l) {                                                   \
-      const uint row = FIRST_ROW(width) + l * ROW_STEP(width), column = FIRST_COLUMN(width);       \
-      const uint index = INDEX_IN_ROWS(width, row, column) / CHUNK;                                \
-      const int count = is_whole ? CHUNK : chunk_count(row, column, along_k, outers_left, k_left); \
-      CHUNK_CODE;                                                                                  \
-      at += ROW_STEP(width) * (stride);                                                            \
-    }                                                                                              \
+#define EACH_CHUNK(chunks, from, along_k, width, stride, outers_left, k_left, CHUNK_CODE)                \
+  {                                                                                                      \
+    __global const ushort *at = from;                                                                    \
+    UNROLL for (uint l = 0; l < (chunks); ++l) {                                                         \
+      const uint to_row = FIRST_ROW(width) + l * ROW_STEP(width), to_column = FIRST_COLUMN(width);       \
+      const uint index = INDEX_IN_ROWS(width, to_row, to_column) / CHUNK;                                \
+      const int count = is_whole ? CHUNK : chunk_count(to_row, to_column, along_k, outers_left, k_left); \
+      CHUNK_CODE;                                                                                        \
+      at += ROW_STEP(width) * (stride);                                                                  \
+    }                                                                                                    \
   }
 #if A_KIND == FROM_IM2COL
 #define EACH_CHUNK_OF_A(left, CODE) EACH_CHUNK_OF_ELEMENTS(A_CHUNKS, left, CODE)
@@ -155,17 +155,17 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void 
   __global const ushort *input = A_KIND == FROM_IM2COL
                                      ? (__global const ushort *)(a + a_offset) + batch * a_layout.batch_stride
                                      : (__global const ushort *)(b + b_offset) + batch * b_layout.batch_stride;
-  const uint first = (uint)(A_KIND == FROM_IM2COL ? row : column) + FIRST_ROW(BLOCK_K);
+  const uint first_position = (uint)(A_KIND == FROM_IM2COL ? row : column) + FIRST_ROW(BLOCK_K);
   const uint positions = (uint)(A_KIND == FROM_IM2COL ? extent.rows : extent.columns);
   Corner corners[POSITION_CHUNKS];
-  find_corners(&im2col, first, ROW_STEP(BLOCK_K), positions, corners);
+  find_corners(&im2col, first_position, ROW_STEP(BLOCK_K), positions, corners);
   KernelElement kernel_element = kernel_element_of(&im2col, (uint)first_k + FIRST_COLUMN(BLOCK_K));
 #elif B_KIND == FROM_IM2COL_TRANSPOSED
   __global const ushort *input = (__global const ushort *)(b + b_offset) + batch * b_layout.batch_stride;
   const KernelElement kernel_element = kernel_element_of(&im2col, (uint)column + FIRST_COLUMN(BLOCK_COLUMNS));
   const int first_channel = CHUNKS(kernel_element.channel_index);
-  int first[SPATIAL];
-  UNROLL for (int d = 0; d < SPATIAL; ++d) first[d] =
+  int first_at[SPATIAL];
+  UNROLL for (int d = 0; d < SPATIAL; ++d) first_at[d] =
       (int)im2col.origin[d] + kernel_element.at[d] * (int)im2col.dilation[d];
   uint position = (uint)first_k + FIRST_ROW(BLOCK_COLUMNS);
 #endif

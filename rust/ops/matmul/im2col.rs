@@ -239,7 +239,7 @@ impl Im2col {
     }
 
     /// Elements from the first to the last of the images.
-    fn elements(&self) -> i64 {
+    pub fn elements(&self) -> i64 {
         let reach = |size: i64, stride: i64| (size - 1).max(0) * stride;
         let inside: i64 = self.in_sizes.iter().zip(self.strides).map(|(&size, stride)| reach(size, stride)).sum();
         1 + inside + reach(self.channels, self.channel_stride) + reach(self.images, self.image_stride)

@@ -82,6 +82,11 @@ impl Matrix {
         Self { rows: self.columns, columns: self.rows, batch_stride: self.batch_stride }
     }
 
+    /// Elements from the first to the last of one matrix.
+    pub fn span(&self) -> i64 {
+        self.rows.span() + self.columns.span()
+    }
+
     /// The layout with strides in 16-bit elements.
     #[must_use]
     pub fn in_halves(self, dtype: DType) -> Self {

@@ -66,8 +66,8 @@ impl GemmOperand {
     /// Elements from the first to the last of a matrix, or of the images.
     pub(in crate::ops) fn span(&self) -> i64 {
         match self {
-            Self::Matrix(matrix) => matrix.layout.rows.span() + matrix.layout.columns.span(),
-            Self::Im2col(input) | Self::Im2colTransposed(input) => input.im2col.layout().elements,
+            Self::Matrix(matrix) => matrix.layout.span(),
+            Self::Im2col(input) | Self::Im2colTransposed(input) => input.im2col.elements(),
         }
     }
 

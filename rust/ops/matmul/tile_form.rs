@@ -117,10 +117,10 @@ impl Side {
         let pitch = if along_k == exchanged { columns.stride() } else { rows.stride() };
         let size = operand.dtype().size() as i64;
         let are_at = |bytes: i64| [pitch, batch_stride].iter().all(|stride| stride * size % bytes == 0);
-        if size != ELEMENT_BYTES {
+        if operand.dtype() == DType::I8 {
             let k = if exchanged { rows.size() } else { columns.size() };
             let is_whole = operand.memory().offset.is_multiple_of(ELEMENT_BYTES as u64) && are_at(ELEMENT_BYTES);
-            if !is_whole || k * size % ELEMENT_BYTES != 0 || (operand.dtype() == DType::I8 && !along_k) {
+            if !along_k || !is_whole || k % ELEMENT_BYTES != 0 {
                 return None;
             }
         }

@@ -1,8 +1,8 @@
 // The im2col matrix of a convolution as an operand of gemm_tile.cl: of a tensor whose channels are innermost and a
 // multiple of CHUNK, so that a chunk is of one input position, or of zeros.
 //
-// A scheduler issues these instructions between the matrix instructions, so they are few: offsets count chunks, which
-// fit 32 bits, a test for the inside of an input compares bits, and divisions are multiplications.
+// These instructions take time between the matrix instructions, so they are few: offsets count chunks and fit 32 bits, a
+// position has a bit for each kernel element inside the input, and divisions are multiplications.
 
 #if A_KIND != FROM_MATRIX || B_KIND != FROM_MATRIX
 #define CHUNKS(elements) (int)((elements) >> 3)
@@ -70,8 +70,8 @@ typedef struct {
   int offset;  // of kernel element 0, inside the input or not
   uint inside;  // a bit for each kernel element along each dimension, one dimension after the other
 } Corner;
-// Finds the output positions of an item's chunks, which are `step` apart. A loop for each would make PoCL's compiler
-// take exponentially longer.
+// Finds the output positions of an item's chunks, which are `step` apart. One loop over kernel elements serves all
+// positions: with a loop for each, PoCL's compiler takes exponentially longer.
 #define POSITION_CHUNKS (A_KIND == FROM_IM2COL ? A_CHUNKS : B_CHUNKS)
 INLINE void find_corners(const Im2colLayout *im2col, uint position, uint step, uint positions, Corner *corners) {
   uint rest[POSITION_CHUNKS], first = 0;
@@ -112,7 +112,7 @@ INLINE void find_corners(const Im2colLayout *im2col, uint position, uint step, u
   }
 
 // EACH_CHUNK for kernel elements as outer index and output positions along k: all chunks of an item have one
-// channel and kernel element: `first_channel`, in chunks, and `first`, its input position for output position 0. The
+// channel and kernel element: `first_channel`, in chunks, and `first_at`, the input position for output position 0. The
 // item's first chunk is of output position `position`.
 #define EACH_CHUNK_OF_POSITIONS(chunks, width, outers_left, last_position, CHUNK_CODE)                  \
   {                                                                                                     \
@@ -121,17 +121,17 @@ INLINE void find_corners(const Im2colLayout *im2col, uint position, uint step, u
       const uint row = FIRST_ROW(width) + l * ROW_STEP(width), at_position = position + l * ROW_STEP(width); \
       const uint index = INDEX_IN_ROWS(width, row, FIRST_COLUMN(width)) / CHUNK;                        \
       bool exists = (int)FIRST_COLUMN(width) < (outers_left) && at_position < (last_position);          \
-      const int offset = offset_of(&im2col, first, at_position, &exists);                               \
+      const int offset = offset_of(&im2col, first_at, at_position, &exists);                               \
       const int count = exists ? CHUNK : 0;                                                             \
       __global const ushort *at = CHUNK_AT(input, first_channel + offset);                              \
       CHUNK_CODE;                                                                                       \
     }                                                                                                   \
   }
-INLINE int offset_of(const Im2colLayout *im2col, const int *first, uint position, bool *exists) {
+INLINE int offset_of(const Im2colLayout *im2col, const int *first_at, uint position, bool *exists) {
   uint rest = position;
   int offset = 0;
   UNROLL for (int d = 0; d < SPATIAL; ++d) {
-    const int at = take_dimension(im2col, d, &rest) * (int)im2col->stride[d] + first[d];
+    const int at = take_dimension(im2col, d, &rest) * (int)im2col->stride[d] + first_at[d];
     *exists = *exists && (uint)at < (uint)im2col->in_sizes[d];
     offset += at * CHUNKS(im2col->in_strides[d]);
   }

@@ -54,7 +54,9 @@ typedef unsigned short ushort;
 #define __local
 #define INLINE static inline
 #define UNROLL
-enum { DT_I8, DT_F16, DT_F32 };
+#define DT_I8 1
+#define DT_F16 5
+#define DT_F32 6
 #include "tile_layout.cl"
 #include "tile_block.cl"
 int main() {
@@ -137,11 +139,11 @@ def test_matrix_loads_of_nvidia_have_no_conflicts_of_banks(tmp_path: Path) -> No
 
 def test_words_of_float32_are_read_without_conflicts_of_banks(tmp_path: Path) -> None:
     """The 32 lanes read all 32 banks once."""
-    words = defaultdict(list)
+    loads = defaultdict(list)
     for name, word, found, *expected in printed_by("TILE_MMA", tmp_path, "DT_F32"):
         if name in "xy":
             assert expected == [found]
-            words[name, word].append(int(found))
-    assert len(words) == 2 * 4 * 4
-    for elements in words.values():
+            loads[name, word].append(int(found))
+    assert len(loads) == 2 * 4 * 4
+    for elements in loads.values():
         assert {element // 2 % 32 for element in elements} == set(range(32))
