@@ -74,22 +74,29 @@ at::Tensor& pad_backward_out(
   return out;
 }
 
+// Bytes between neighbours of a dimension of a dense image.
+int64_t inner_bytes(const at::Tensor& image, int64_t dim, at::MemoryFormat format) {
+  int64_t bytes = format == at::MemoryFormat::ChannelsLast ? image.size(1) : 1;
+  for (int64_t inner = dim + 1; inner < image.dim(); inner++) bytes *= image.size(inner);
+  return bytes;
+}
+
 // Images of bytes are rounded after each dimension, from the innermost one on, as by ATen's kernels for the CPU.
 void upsample_bytes(const at::Tensor& self, const Steps& steps, const at::Tensor& output) {
-  const bridge::ResampleStep same{ResampleRule::Replicate, /*align_corners=*/false, /*scale=*/1.0, /*shift=*/0};
-  at::Tensor image = self;
-  for (size_t i = steps.size(); i-- > 0;) {
-    at::Tensor result = output;
-    if (i > 0) {
-      at::DimVector sizes(image.sizes());
-      sizes[2 + i] = output.size(2 + static_cast<int64_t>(i));
-      result = at::empty(sizes, image.options().memory_format(output.suggest_memory_format()));
-    }
-    Steps alone(steps.size(), same);
-    alone[i] = steps[i];
-    resample(result, image, alone, /*transposed=*/false);
+  const at::MemoryFormat format = output.suggest_memory_format();
+  at::Tensor image = self.contiguous(format);
+  at::DimVector sizes(self.sizes());
+  for (int64_t dim = self.dim() - 1; dim >= 2; dim--) {
+    const int64_t coarse = sizes[dim], fine = output.size(dim);
+    if (coarse == fine) continue;
+    sizes[dim] = fine;
+    const bool is_last = output.sizes() == sizes && output.is_contiguous(format);
+    const at::Tensor result = is_last ? output : at::empty(sizes, image.options().memory_format(format));
+    const int64_t inner = inner_bytes(image, dim, format);
+    checked([&] { bridge::resample_bytes(arg(result), arg(image), steps[dim - 2], coarse, fine, inner); });
     image = result;
   }
+  if (!image.is_same(output)) output.copy_(image);
 }
 
 } // namespace

@@ -48,7 +48,7 @@ texts! {
     pack_im2col pack_im2col_transposed conv conv_direct_weight winograd_transforms winograd_tiles winograd conv_channels conv_weight
     columns fold reduce arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_rows
     pool_channels_last fractional_max_pool
-    fault loss ctc margin segment_reduce sparse_mm assertion optimizer rnn resample resample_rows grid_sampler embedding_bag
+    fault loss ctc margin segment_reduce sparse_mm assertion optimizer rnn resample resample_rows resample_bytes grid_sampler embedding_bag
     multi_tensor foreach_norm foreach block attention_arguments scores attention attention_query attention_backward
     attention_tile_sizes attention_tile_blocks attention_tile attention_tile_backward butterfly fft
     formats quantized linalg_panel linalg householder sparse pointwise generated generated_lanes user
@@ -150,6 +150,8 @@ families! {
     Rnn rnn: prelude tier vector notation elementary power rounding math rnn;
     /// Interpolation and padding.
     Resample resample: prelude tier vector resample resample_rows;
+    /// Interpolation of images of bytes.
+    ResampleBytes resample_bytes: prelude vector resample_bytes;
     /// Interpolation at the positions of a grid.
     GridSampler grid_sampler: prelude tier vector grid_sampler;
     /// Matmuls of sparse matrices.

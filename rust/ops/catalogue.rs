@@ -121,11 +121,12 @@ impl Catalogue {
             self.add(Family::Index, (class, rare()), Switch::default());
         }
         let factory = [Class::Float, Class::Double, Class::Integer, Class::Complex, Class::ComplexDouble];
-        let families: [(Family, &[Class]); 4] = [
+        let families: [(Family, &[Class]); 5] = [
             (Family::Index, &SIGNED),
             (Family::Factory, &factory),
             (Family::Assertion, &[Class::Float]),
             (Family::Copy, &[Class::Integer]),
+            (Family::ResampleBytes, &[Class::Integer]),
         ];
         for (family, classes) in families {
             classes.iter().for_each(|class| self.add(family, (*class, Spec::generic()), Switch::default()));

@@ -2,7 +2,6 @@
 
 from fnmatch import fnmatch
 
-UINT8_IMAGES = "ATen's integer arithmetic for images, which rounds differently from floating point."
 COMPLEX = "No kernel for complex numbers yet."
 
 # Reasons by a pattern of "kind name dtype check". `fallback` replaces the check for calls that fall back.
@@ -14,9 +13,6 @@ KNOWN: dict[str, str] = {
     "torch.func uses, computes in the input's dtype on all devices except the CPU, and overflows there.",
     "op nn.functional.scaled_dot_product_attention * gradgrad": "Fused operators have no second "
     "derivative on any device; torch.nn.attention.sdpa_kernel(SDPBackend.MATH) has.",
-    "op _upsample_bilinear2d_aa uint8 fallback": UINT8_IMAGES,
-    "op nn.functional.interpolate.bi* uint8 fallback": UINT8_IMAGES,
-    "op nn.functional.upsample_bilinear uint8 fallback": UINT8_IMAGES,
     "op nn.functional.linear_cross_entropy.chunked* *float16 forward": "PyTorch sums in float32 by default on the CPU "
     "and CUDA only, elsewhere in the input's dtype, in which a loss near 0 is 0.",
     "op ldexp * fallback": "No kernel for bools and complex numbers yet.",

@@ -3,6 +3,7 @@
 pub mod checked;
 pub mod forms;
 pub mod geometry;
+pub mod kept;
 pub mod multi_tensor;
 pub mod planes;
 pub mod scalar;

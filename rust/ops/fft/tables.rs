@@ -1,17 +1,14 @@
 //! Tables of roots of unity, computed in double precision and kept on the device.
 
-use std::collections::VecDeque;
 use std::f64::consts::FRAC_PI_4;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::plan;
 use crate::error::Result;
 use crate::kernels::Class;
+use crate::ops::core::kept::KeptTables;
 use crate::ops::core::target::Workspace;
 use crate::ops::Target;
-
-/// Bytes of tables that are kept for later calls.
-const KEPT_BYTES: usize = 64 << 20;
 
 /// A complex number.
 type Pair = [f64; 2];
@@ -35,31 +32,7 @@ impl Table {
     /// # Errors
     /// Errors reported by the driver.
     pub fn on(self, target: &Target, class: Class) -> Result<Arc<Workspace>> {
-        let memory = self.find_or_make(target, class)?;
-        target.stream.keep(&memory);
-        Ok(memory)
-    }
-
-    fn find_or_make(self, target: &Target, class: Class) -> Result<Arc<Workspace>> {
-        // A workspace belongs to the stream, whose commands are in order: it may be freed while kernels read it.
-        let key = (target.device.index, target.stream.id(), class, self);
-        let find = |kept: &mut VecDeque<Kept>| {
-            let found = kept.iter().position(|table| table.key == key).and_then(|i| kept.remove(i))?;
-            let memory = found.memory.clone();
-            kept.push_back(found);
-            Some(memory)
-        };
-        if let Some(memory) = find(&mut KEPT.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(memory);
-        }
-        let bytes = encoded(&self.values(), class);
-        let memory = Arc::new(target.constants(&bytes)?);
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push_back(Kept { key, memory: memory.clone(), bytes: bytes.len() });
-        while kept.len() > 1 && kept.iter().map(|table| table.bytes).sum::<usize>() > KEPT_BYTES {
-            kept.pop_front();
-        }
-        Ok(memory)
+        KEPT.get(target, (class, self), || encoded(&self.values(), class))
     }
 
     fn values(self) -> Vec<Pair> {
@@ -76,14 +49,7 @@ impl Table {
     }
 }
 
-/// Tables, least recently used first.
-static KEPT: Mutex<VecDeque<Kept>> = Mutex::new(VecDeque::new());
-
-struct Kept {
-    key: (i32, i64, Class, Table),
-    memory: Arc<Workspace>,
-    bytes: usize,
-}
+static KEPT: KeptTables<(Class, Table)> = KeptTables::new(64 << 20);
 
 fn encoded(values: &[Pair], class: Class) -> Vec<u8> {
     let parts = values.iter().flatten();

@@ -1,9 +1,11 @@
 //! Interpolation and padding of up to three spatial dimensions, and their gradients.
 
+mod bytes;
+
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, LocalBytes};
 use crate::kernels::structs::resample::ResampleAxis;
-use crate::kernels::{Class, DType, Family};
+use crate::kernels::{Class, Family};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::planes;
 use crate::ops::core::tier::tier;
@@ -55,9 +57,18 @@ mod ffi {
 
     extern "Rust" {
         fn resample(output: &Tensor, input: &Tensor, steps: &[ResampleStep], transposed: bool) -> Result<()>;
+        fn resample_bytes(
+            output: &Tensor,
+            input: &Tensor,
+            step: &ResampleStep,
+            coarse: i64,
+            fine: i64,
+            inner: i64,
+        ) -> Result<()>;
     }
 }
 
+use bytes::resample_bytes;
 pub use ffi::{ResampleRule, ResampleStep};
 
 /// Up to this many input elements per output element of a row, all are read before some are gathered. A choice: the
@@ -167,9 +178,7 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[ResampleStep],
         return Ok(());
     }
     let (to, from) = (planes::sizes(output, steps.len()), planes::sizes(input, steps.len()));
-    // Bytes are rounded after they have been interpolated as floats.
-    let interpolates = steps.iter().any(|step| step.rule.reach() >= 1.0);
-    let class = if interpolates && output.dtype == DType::U8 { Class::Float } else { output.class() };
+    let class = output.class();
     let weight = match class {
         Class::Float | Class::Complex => 4,
         Class::Double | Class::ComplexDouble | Class::Integer | Class::Unsigned => 8,

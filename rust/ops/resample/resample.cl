@@ -45,12 +45,6 @@ typedef float TF;
 #else
 typedef TR TF;
 #endif
-// By other rules images of bytes are interpolated as floats.
-#ifdef CLASS_F
-#define ROUNDED(sum) (DTYPE0 == DT_U8 ? clamp(rint(sum), (TV)0, (TV)255) : (sum))
-#else
-#define ROUNDED(sum) (sum)
-#endif
 
 static inline long positions(const ResampleAxis *axis) { return axis->transposed ? axis->coarse : axis->fine; }
 static inline long pitch(long n) { return (n + 15) / 16 * 16; }
@@ -361,12 +355,11 @@ __kernel void resample(__global uchar *output, ulong output_offset, __global con
         long step = layout.strides[1][3];
         TV sum = sum_channels(x_row, y_row, z_row, in + at * step, step, n, layout.strides[1][0], layout.strides[1][1],
                               layout.strides[1][2], dtype0);
-        store_lanes(out + x * layout.strides[0][0] + at * layout.strides[0][3], layout.strides[0][3], n, DTYPE0,
-                    ROUNDED(sum));
+        store_lanes(out + x * layout.strides[0][0] + at * layout.strides[0][3], layout.strides[0][3], n, DTYPE0, sum);
       } else {
         TV sum = sum_columns(tables, &x_axis, y_row, z_row, at, n, in, layout.strides[1][0], layout.strides[1][1],
                              layout.strides[1][2], dtype0);
-        store_lanes(out + at * layout.strides[0][0], layout.strides[0][0], n, DTYPE0, ROUNDED(sum));
+        store_lanes(out + at * layout.strides[0][0], layout.strides[0][0], n, DTYPE0, sum);
       }
     }
   }

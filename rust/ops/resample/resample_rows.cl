@@ -69,7 +69,7 @@ __kernel void resample_rows(__global uchar *output, ulong output_offset, __globa
         }
         sum = lanes.vector;
       }
-      store_lanes(out + x * out_step, out_step, n, DTYPE0, ROUNDED(sum));
+      store_lanes(out + x * out_step, out_step, n, DTYPE0, sum);
     }
   }
 }
