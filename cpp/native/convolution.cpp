@@ -88,11 +88,15 @@ struct Convolution {
     return weight.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
   }
 
-  // True if matrix instructions compute this convolution, or with `scatters` its transpose: they need runs of channels
+  // True if matrix instructions compute this convolution, or with `scatters` its transpose, and need runs of channels
   // in images and in the weight, whatever the format of the result.
   bool needs_runs(bool scatters) const {
-    return weight.dim() > 3 && (groups == 1 || !scatters) &&
-        bridge::convolution_needs_channels_last(arg(input), arg(weight), groups);
+    return (groups == 1 || !scatters) && weight_needs_runs() && !multiplies_images();
+  }
+
+  // The same for the gradient of the weight.
+  bool weight_needs_runs() const {
+    return weight.dim() > 3 && bridge::convolution_needs_channels_last(arg(input), arg(weight), groups);
   }
 
   // An image in the format of the result, as kernels that read one format and write another take up to three times as
@@ -132,6 +136,17 @@ struct Convolution {
   }
 
  private:
+  // True for a product of the weight with each image, which needs no copy.
+  bool multiplies_images() const {
+    const auto all = [](at::IntArrayRef list, int64_t wanted) {
+      return std::all_of(list.begin(), list.end(), [&](int64_t value) { return value == wanted; });
+    };
+    const at::IntArrayRef positions = input.sizes().slice(2);
+    return groups == 1 && memory_format() == at::MemoryFormat::Contiguous && all(weight.sizes().slice(2), 1) &&
+        all(stride, 1) && all(padding, 0) && all(output_padding, 0) &&
+        bridge::convolution_reads_images(c10::multiply_integers(positions));
+  }
+
   // The transposed convolution as one with stride 1 for each remainder of the result's positions by the stride, with
   // the kernel elements that reach them. Their weights are copied side by side, as matrix instructions load runs of
   // them.
@@ -302,7 +317,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   }
   const bool has_data = call.has_data() && grad_output.numel() > 0;
   const bool input_needs_runs = args.output_mask[0] && call.needs_runs(!transposed);
-  const bool weight_needs_runs = args.output_mask[1] && call.needs_runs(/*scatters=*/false);
+  const bool weight_needs_runs = args.output_mask[1] && call.weight_needs_runs();
   const at::Tensor gradient = repeated_in_batches_only(grad_output, format);
   const at::Tensor runs =
       input_needs_runs || weight_needs_runs ? call.formatted(grad_output, format, true) : at::Tensor();

@@ -41,6 +41,17 @@ void check_floats(const char* op, const at::Tensor& self) {
   TORCH_CHECK(self.dim() == 2, op, " : expect A to be 2D tensor.");
 }
 
+// The matrix with neighbours of a row side by side, and zeros after them up to a multiple of 16 bytes.
+at::Tensor in_whole_rows(const at::Tensor& matrix) {
+  constexpr int64_t kBytes = 16;
+  const int64_t columns = matrix.size(1), padded = (columns + kBytes - 1) / kBytes * kBytes;
+  if (columns == padded && matrix.is_contiguous()) return matrix;
+  at::Tensor rows = at::empty({matrix.size(0), padded}, matrix.options());
+  rows.narrow(1, 0, columns).copy_(matrix);
+  rows.narrow(1, columns, padded - columns).zero_();
+  return rows;
+}
+
 // If the device has no instructions for int8, sums are in float32, which is exact as long as they stay within 2^24:
 // kernels would compute int32 in 64 bits, which GPUs multiply in several instructions.
 at::Tensor product_of_bytes(const at::Tensor& self, const at::Tensor& mat2) {
@@ -53,6 +64,11 @@ at::Tensor product_of_bytes(const at::Tensor& self, const at::Tensor& mat2) {
   if (is_signed && c10::multiply_integers(sizes) > 0) {
     const at::Tensor out = at::empty(sizes, self.options().dtype(at::kInt));
     if (checked([&] { return bridge::int8_product(arg(out), arg(self), arg(mat2)); })) return out;
+    if (checked([&] { return bridge::has_int8_instructions(arg(out), k); })) {
+      // They take neighbours of the sum together.
+      const at::Tensor rows = in_whole_rows(self), columns = in_whole_rows(mat2.t()).t();
+      if (checked([&] { return bridge::int8_product(arg(out), arg(rows), arg(columns)); })) return out;
+    }
   }
   at::Tensor part = at::empty(sizes, self.options().dtype(at::kFloat)), sums;
   for (int64_t first = 0; first < k; first += longest) {

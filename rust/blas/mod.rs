@@ -23,6 +23,7 @@ use serde_json::Value;
 use crate::error::{catch_panic, Error, Result};
 use crate::ops;
 use crate::ops::matmul::epilogue::Activation;
+use crate::ops::matmul::has_int8_instructions;
 use crate::ops::{Scalar, Tensor};
 use crate::runtime::{current_stream, device, device_of_address, Device};
 
@@ -50,6 +51,7 @@ mod ffi {
             activation: Activation,
         ) -> Result<bool>;
         fn int8_product(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<bool>;
+        fn has_int8_instructions(out: &Tensor, k: i64) -> Result<bool>;
         fn preferred_blas_library() -> Result<String>;
         fn set_preferred_blas_library(name: &str) -> Result<()>;
         fn blas_choices_json(device: i32) -> String;

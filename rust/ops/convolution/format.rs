@@ -1,7 +1,7 @@
 //! The memory format in which a convolution needs its operands.
 
 use crate::ops::matmul::gemm_tile::computes;
-use crate::ops::matmul::im2col::{has_few_kernel_elements, spatial};
+use crate::ops::matmul::im2col::{fills_tiles, has_few_kernel_elements, spatial};
 use crate::ops::matmul::tile_form::CHUNK;
 use crate::ops::{Target, Tensor};
 
@@ -14,6 +14,7 @@ mod ffi {
 
     extern "Rust" {
         fn convolution_needs_channels_last(input: &Tensor, weight: &Tensor, groups: i64) -> bool;
+        fn convolution_reads_images(positions: i64) -> bool;
     }
 }
 
@@ -29,4 +30,10 @@ fn convolution_needs_channels_last(input: &Tensor<'_>, weight: &Tensor<'_>, grou
         && second % CHUNK == 0
         && has_few_kernel_elements(spatial(weight.sizes.get(2..).unwrap_or_default(), 1))
         && computes(&target, input.dtype, least, least * kernel_elements)
+}
+
+/// Returns true if matrix instructions should multiply contiguous images of so many positions by a weight of one kernel
+/// element, without a copy: each is a matrix of channels by positions.
+const fn convolution_reads_images(positions: i64) -> bool {
+    fills_tiles(positions)
 }

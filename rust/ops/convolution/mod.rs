@@ -9,10 +9,12 @@ pub mod channels;
 pub mod direct;
 mod format;
 mod fused;
+mod gemm;
 pub mod sub_convolutions;
 pub mod winograd;
 
 use self::direct::Direct;
+use self::gemm::SubConvolution;
 use self::sub_convolutions::sub_convolution_dims;
 use crate::cl::Memory;
 use crate::error::{Error, Result};
@@ -203,88 +205,6 @@ fn compute(
         }
     }
     Ok(())
-}
-
-/// A convolution with evenly spaced output positions and kernel elements.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SubConvolution {
-    pub out: Volume,
-    pub input: Volume,
-    pub weight: Volume,
-    pub bias: Option<Bias>,
-    pub kernel_map: KernelMap,
-    pub groups: i64,
-    pub direction: ConvDirection,
-}
-
-impl SubConvolution {
-    fn run(&self, target: &Target, out: &Tensor<'_>, fused: Option<Fused<'_>>) -> Result<()> {
-        if self.out.numel() == 0 {
-            return Ok(());
-        }
-        if fused.is_none() {
-            if let Some(convolution) = winograd::Convolution::of(target, self, out.class()) {
-                return convolution.run(target, out.class());
-            }
-        }
-        let (rows, channels) = (self.out_channels(), self.input.channels / self.groups);
-        let strides =
-            WeightStrides::new(self.direction, self.weight.image_stride, self.weight.channel_stride, rows, channels);
-        let im2col = Im2col::of(&self.input, self.kernel_map, self.groups);
-        let weight = MatrixOperand {
-            memory: self.weight.memory,
-            dtype: self.weight.dtype,
-            layout: Matrix {
-                rows: Axis::line(rows, strides.out),
-                columns: self.weight.kernel_axis(channels, strides.input, im2col.order())?,
-                batch_stride: strides.group,
-            },
-        };
-        let (memory, dtype) = (self.input.memory, self.input.dtype);
-        let columns = self.out.images * self.out.positions();
-        let k = channels * self.kernel_map.kernel_size.iter().product::<i64>();
-        let matrix = im2col.matrix_for(target, dtype, rows.min(columns), k)?;
-        let matrix = matrix.map(|layout| MatrixOperand { memory, dtype, layout });
-        let packed = GemmOperand::Im2col(Im2colOperand { memory, dtype, im2col });
-        let epilogue = Epilogue { fused, ..self.epilogue()? };
-        let gemm = Gemm {
-            class: out.class(),
-            size: GemmSize { rows, columns, k, batches: self.groups },
-            a: GemmOperand::Matrix(weight),
-            b: matrix.map_or(packed, |matrix| GemmOperand::Matrix(matrix.transposed())),
-            may_round: false,
-            epilogue,
-        };
-        // Columns are stored as vectors, so the operand that is contiguous in the result becomes the columns.
-        if self.out.channel_stride == 1 && rows > 1 {
-            let (a, b) = (matrix.map_or(packed, GemmOperand::Matrix), GemmOperand::Matrix(weight.transposed()));
-            let epilogue = epilogue.transposed();
-            let size = GemmSize { rows: columns, columns: rows, ..gemm.size };
-            return multiply(target, &Gemm { size, a, b, epilogue, ..gemm });
-        }
-        multiply(target, &gemm)
-    }
-
-    /// Output channels of a group.
-    pub fn out_channels(&self) -> i64 {
-        self.out.channels / self.groups
-    }
-
-    /// Output channels as rows, output positions as columns.
-    pub fn epilogue(&self) -> Result<Epilogue<'static>> {
-        let channels = self.out_channels();
-        let layout = Matrix {
-            rows: Axis::line(channels, self.out.channel_stride),
-            columns: self.out.position_axis()?,
-            batch_stride: channels * self.out.channel_stride,
-        };
-        let bias = self.bias.map(|Bias { memory, dtype, stride }| {
-            let columns = Axis::line(self.out.images * self.out.positions(), 0);
-            let layout = Matrix { rows: Axis::line(channels, stride), columns, batch_stride: channels * stride };
-            MatrixOperand { memory, dtype, layout }
-        });
-        Ok(Epilogue::plain(MatrixOperand { memory: self.out.memory, dtype: self.out.dtype, layout }, bias))
-    }
 }
 
 /// Computes the gradient of a convolution's weight (output channels, input channels of a group, kernel) from its input

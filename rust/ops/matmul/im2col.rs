@@ -4,12 +4,15 @@
 
 use super::gemm_tile::computes;
 use super::matrix::{advance, Axis, Matrix};
+use super::tile_form::CHUNK;
 use crate::cl::Memory;
 use crate::error::Result;
 use crate::kernels::structs::gemm_operands::Im2colLayout;
 use crate::kernels::DType;
 use crate::ops::{Target, Tensor};
 
+/// Fewer positions of one image leave too much of a tile empty.
+const LEAST_POSITIONS: i64 = 512;
 /// Spatial dimensions.
 pub const SPATIAL: usize = 3;
 /// One value for each spatial dimension.
@@ -216,6 +219,24 @@ impl Im2col {
         Ok(self.matrix()?.filter(is_loaded))
     }
 
+    /// The matrix of one image, output positions by channels, if tiles should load it from an image whose positions are
+    /// neighbours. `rows` are the output channels.
+    ///
+    /// # Errors
+    /// Never for three spatial dimensions.
+    pub fn image_for(&self, target: &Target, dtype: DType, rows: i64) -> Result<Option<Matrix>> {
+        let positions = self.kernel_map.out_sizes.iter().product();
+        let is_loaded = |matrix: &Matrix| {
+            self.order() == Im2colOrder::KernelInnermost
+                && matrix.rows.is_line()
+                && matrix.rows.is_dense()
+                && fills_tiles(positions)
+                && computes(target, dtype, rows, self.channels)
+        };
+        let image = Self { images: 1, ..*self }.matrix()?.filter(is_loaded);
+        Ok(image.map(|matrix| Matrix { batch_stride: self.image_stride, ..matrix }))
+    }
+
     /// Returns true if `chunk` channels at a time are neighbours at a multiple of their size from the input's start.
     /// All positions, and offsets in chunks, must fit 31 bits, and so must a bit for each kernel element along each
     /// dimension.
@@ -273,6 +294,12 @@ impl Im2col {
             shifts: divisors.map(|divisor| divisor.shift),
         }
     }
+}
+
+/// Returns true if tiles of one image's positions are nearly full, and their chunks whole. A choice: of 512 positions and
+/// more, at most a fifth of the last tiles is empty.
+pub const fn fills_tiles(positions: i64) -> bool {
+    positions >= LEAST_POSITIONS && positions % CHUNK == 0
 }
 
 /// Returns true if 31 bits hold one for each kernel element along each dimension.

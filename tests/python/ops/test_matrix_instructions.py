@@ -111,9 +111,6 @@ INT8_CALLS = """
         a[0], b[0] = -128, -128
         found = torch._int_mm(a.to("opencl"), b.to("opencl").t()).cpu()
         assert torch.equal(found, (a.long() @ b.long().t()).int()), (rows, columns, k)
-        # Orders and sizes without instructions.
-        found = torch._int_mm(a.to("opencl"), b.t().contiguous().to("opencl")).cpu()
-        assert torch.equal(found, (a.long() @ b.long().t()).int()), (rows, columns, k)
     # No results, empty sums, and views at odd offsets with odd strides.
     for rows, columns, k in ((0, 40, 64), (40, 40, 0)):
         found = torch._int_mm(*(torch.ones(s, dtype=torch.int8, device="opencl") for s in ((rows, k), (k, columns))))
@@ -132,6 +129,28 @@ INT8_CALLS = """
 def test_matmuls_of_int8_are_exact(kind):
     report = run(f"emulated:{kind}", INT8_CALLS)
     assert report["used"] >= 2
+    assert report["refused"] == 0
+
+
+# Of both operands, one at least has columns along k, or rows of an odd number of bytes.
+INT8_ORDERS = """
+    import json
+    import torch
+    torch.manual_seed(0)
+    for rows, columns, k in ((40, 72, 96), (33, 48, 71)):
+        a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((rows, k), (k, columns)))
+        in_columns = [matrix.t().contiguous().to("opencl").t() for matrix in (a, b)]
+        for x, y in ((a.to("opencl"), b.to("opencl")), (in_columns[0], in_columns[1]), (in_columns[0], b.to("opencl"))):
+            assert torch.equal(torch._int_mm(x, y).cpu(), (a.long() @ b.long()).int()), (rows, columns, k)
+    print(json.dumps(torch.backends.opencl.matrix_instructions()))
+"""
+
+
+@on_cpus
+@pytest.mark.parametrize("kind", ["mma", "dot"])
+def test_int8_matmuls_in_other_orders(kind):
+    report = run(f"emulated:{kind}", INT8_ORDERS)
+    assert report["used"] >= 1
     assert report["refused"] == 0
 
 
@@ -273,6 +292,37 @@ def test_convolutions_by_matrix_instructions(kind, first, last):
     # Images as either operand, and gradients of weights.
     assert report["used"] >= 3
     assert report["refused"] == 0
+
+
+IMAGES = """
+    import json
+    import torch
+    import torch.nn.functional as F
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(2, 32, 24, 24), torch.randn(40, 32, 1, 1) / 8, torch.randn(40)
+    inputs = [tensor.half().to("opencl").requires_grad_() for tensor in (x, weight, bias)]
+    exact = [tensor.detach().cpu().double().requires_grad_() for tensor in inputs]
+    expected, scale = F.conv2d(*exact), torch.randn(2, 40, 24, 24).half()
+    gradients = torch.autograd.grad(expected, exact, scale.double())
+    for _ in range(2):
+        before = torch.opencl.launches()
+        found = F.conv2d(*inputs)
+        launches = torch.opencl.launches() - before
+    # Images and the weight are not copied.
+    assert launches == 1, launches
+    pairs = [(expected, found), *zip(gradients, torch.autograd.grad(found, inputs, scale.to("opencl")))]
+    other = weight.half().transpose(0, 1).contiguous()
+    transposed = F.conv_transpose2d(inputs[0], other.to("opencl"), inputs[2])
+    pairs.append((F.conv_transpose2d(exact[0], other.double(), exact[2]), transposed))
+    for theirs, ours in pairs:
+        assert (ours.cpu().double() - theirs).abs().max() < 1e-3 * theirs.abs().max()
+    print(json.dumps(torch.backends.opencl.matrix_instructions()))
+"""
+
+
+@on_cpus
+def test_convolutions_of_one_kernel_element_read_images_in_place():
+    assert run("emulated:mma", IMAGES)["used"] >= 3
 
 
 VOLUMES = """
