@@ -1,1 +1,1 @@
-"""Measures how kernels access global memory, with an Oclgrind plugin: `python tests/coalescing` (docs/gpus.md)."""
+"""Measures how kernels access global memory, by an Oclgrind plugin: `python tests/coalescing` (docs/gpu_checks.md)."""

@@ -1,4 +1,4 @@
-"""`python tests/coalescing`: see docs/gpus.md."""
+"""`python tests/coalescing`: see docs/gpu_checks.md."""
 
 import os
 import sys

@@ -1,1 +1,1 @@
-"""Compiles the kernels for some GPUs, to check what can be checked without a GPU. See docs/gpus.md."""
+"""Compiles the kernels for some GPUs, to check what can be checked without a GPU. See docs/gpu_checks.md."""

@@ -1,4 +1,4 @@
-"""`python tests/gpu_compile [--sample] [WORD...]`: see docs/gpus.md."""
+"""`python tests/gpu_compile [--sample] [WORD...]`: see docs/gpu_checks.md."""
 
 import sys
 from pathlib import Path

@@ -23,7 +23,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilers at once")
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no compiler after this time")
     parser.add_argument("--rows", type=int, default=60, help="rows of the table that are printed")
-    parser.add_argument("--markdown", action="store_true", help="the hot kernels' table, for docs/gpus.md")
+    parser.add_argument("--markdown", action="store_true", help="the table of docs/gpu_checks.md")
     return parser.parse_args(arguments)
 
 

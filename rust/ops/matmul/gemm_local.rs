@@ -332,3 +332,32 @@ pub fn dot(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::matmul::matrix::Axis;
+
+    #[test]
+    fn offsets_have_32_bits_if_no_operand_spans_2_to_the_30() {
+        let operand = |layout| MatrixOperand { memory: Memory::ABSENT, dtype: DType::F32, layout };
+        let has_small = |result: Matrix, bias: Option<Matrix>| {
+            let epilogue = Epilogue::plain(operand(result), bias.map(operand));
+            let gemm = Gemm {
+                class: Class::Float,
+                size: GemmSize { rows: 64, columns: 32, k: 16, batches: 1 },
+                a: GemmOperand::Matrix(operand(Matrix::dense(64, 16))),
+                b: GemmOperand::Matrix(operand(Matrix::dense(16, 32))),
+                may_round: false,
+                epilogue,
+            };
+            has_small_offsets(&gemm, &epilogue)
+        };
+        let dense = Matrix::dense(64, 32);
+        let far = Matrix { rows: Axis::line(64, 1 << 25), ..dense };
+        assert!(has_small(dense, None));
+        assert!(has_small(dense, Some(dense)));
+        assert!(!has_small(far, None));
+        assert!(!has_small(dense, Some(far)));
+    }
+}
