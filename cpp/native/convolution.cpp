@@ -91,7 +91,7 @@ struct Convolution {
   // True if matrix instructions compute this convolution, or with `scatters` its transpose, and need runs of channels
   // in images and in the weight, whatever the format of the result.
   bool needs_runs(bool scatters) const {
-    return (groups == 1 || !scatters) && weight_needs_runs() && !multiplies_images();
+    return (groups == 1 || !scatters) && weight_needs_runs() && !reads_images();
   }
 
   // The same for the gradient of the weight.
@@ -99,10 +99,16 @@ struct Convolution {
     return weight.dim() > 3 && bridge::convolution_needs_channels_last(arg(input), arg(weight), groups);
   }
 
+  // True if matrix instructions multiply the weight by each contiguous image in place.
+  bool reads_images() const {
+    return multiplies_images() && weight_needs_runs();
+  }
+
   // An image in the format of the result, as kernels that read one format and write another take up to three times as
   // long, or with runs of channels.
   at::Tensor formatted(const at::Tensor& image, at::MemoryFormat format, bool needs_runs) const {
     if (needs_runs) return image.contiguous(channels_last());
+    if (reads_images()) return image.contiguous();
     return image.suggest_memory_format() == format ? repeated_in_batches_only(image, format) : image.contiguous(format);
   }
 
@@ -118,7 +124,7 @@ struct Convolution {
   // The weight, or a part of it; if it needs runs, of the channels that are summed: with `scatters` those of the first
   // dimension.
   at::Tensor formatted_weight(const at::Tensor& part, bool needs_runs, bool scatters) const {
-    if (!needs_runs) return repeated_in_batches_only(part);
+    if (!needs_runs) return reads_images() ? part.contiguous() : repeated_in_batches_only(part);
     if (!scatters) return part.contiguous(channels_last());
     return part.transpose(0, 1).contiguous(channels_last()).transpose(0, 1);
   }
@@ -136,7 +142,7 @@ struct Convolution {
   }
 
  private:
-  // True for a product of the weight with each image, which needs no copy.
+  // True if a contiguous convolution is a product of the weight and each image, of a size that suits tiles.
   bool multiplies_images() const {
     const auto all = [](at::IntArrayRef list, int64_t wanted) {
       return std::all_of(list.begin(), list.end(), [&](int64_t value) { return value == wanted; });
@@ -326,7 +332,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     grad_input = has_data ? at::empty_like(input, format) : at::zeros_like(input, at::TensorOptions(), format);
     // The input's gradient is the transposed convolution of grad_output, or vice versa.
     if (has_data)
-      call.compute(grad_input, input_needs_runs ? runs : gradient, at::Tensor(), input_needs_runs, !transposed);
+      call.compute(
+          grad_input, input_needs_runs ? runs : call.formatted(gradient, format, false), at::Tensor(), input_needs_runs,
+          !transposed);
   }
   if (args.output_mask[1]) {
     grad_weight = has_data ? at::empty_like(weight, format) : at::zeros_like(weight, at::TensorOptions(), format);

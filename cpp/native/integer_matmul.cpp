@@ -41,11 +41,11 @@ void check_floats(const char* op, const at::Tensor& self) {
   TORCH_CHECK(self.dim() == 2, op, " : expect A to be 2D tensor.");
 }
 
-// The matrix with neighbours of a row side by side, and zeros after them up to a multiple of 16 bytes.
+// The matrix with rows that begin at multiples of 16 bytes, and zeros after them.
 at::Tensor in_whole_rows(const at::Tensor& matrix) {
   constexpr int64_t kBytes = 16;
   const int64_t columns = matrix.size(1), padded = (columns + kBytes - 1) / kBytes * kBytes;
-  if (columns == padded && matrix.is_contiguous()) return matrix;
+  if (columns == padded && matrix.is_contiguous() && matrix.storage_offset() % kBytes == 0) return matrix;
   at::Tensor rows = at::empty({matrix.size(0), padded}, matrix.options());
   rows.narrow(1, 0, columns).copy_(matrix);
   rows.narrow(1, columns, padded - columns).zero_();
@@ -65,7 +65,7 @@ at::Tensor product_of_bytes(const at::Tensor& self, const at::Tensor& mat2) {
     const at::Tensor out = at::empty(sizes, self.options().dtype(at::kInt));
     if (checked([&] { return bridge::int8_product(arg(out), arg(self), arg(mat2)); })) return out;
     if (checked([&] { return bridge::has_int8_instructions(arg(out), k); })) {
-      // They take neighbours of the sum together.
+      // They load neighbouring terms of a sum together.
       const at::Tensor rows = in_whole_rows(self), columns = in_whole_rows(mat2.t()).t();
       if (checked([&] { return bridge::int8_product(arg(out), arg(rows), arg(columns)); })) return out;
     }

@@ -84,7 +84,7 @@ fn arrives_both_ways(context: &Context) -> Result<bool> {
 /// than another wait.
 const STAGED: usize = 64 << 10;
 
-/// Frees memory of an interrupted command after the command has completed; never if the driver does not report
+/// Frees memory of a command after the command has completed; never if the driver does not report
 /// completion.
 fn keep_until_complete(event: &Event, memory: Vec<u8>) {
     let memory = ManuallyDrop::new(memory);
@@ -93,6 +93,17 @@ fn keep_until_complete(event: &Event, memory: Vec<u8>) {
 
 /// Blocking copies, which need no command if memory is shared.
 impl Queue {
+    /// Copies a vector, after everything enqueued before, without a wait.
+    ///
+    /// # Errors
+    /// Errors reported by the driver.
+    pub fn write_later(&self, target: MemHandle, offset: usize, source: Vec<u8>) -> Result<()> {
+        // SAFETY: nothing changes the vector, which is kept until the command has completed.
+        let written = unsafe { self.write(target, offset, source.as_ptr(), source.len())? };
+        keep_until_complete(&written, source);
+        Ok(())
+    }
+
     /// Host pointer to a range of a host-visible buffer, for use without a command; `None` if that is impossible, or if
     /// the buffer is shorter. Commands may still use it: see [`Self::finish`].
     pub fn shared_pointer(&self, memory: MemHandle, offset: usize, size: usize) -> Option<*mut u8> {

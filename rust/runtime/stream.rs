@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::capture::Capture;
 use super::faults::{BadIndexRecord, Faults, Launched};
+use super::waits::before_wait;
 use crate::cl::{Arg, Context, Event, Grid, Kernel, MemHandle, Queue, Read, Recording, Start};
 use crate::error::Result;
 
@@ -168,10 +169,15 @@ impl Stream {
         }
     }
 
-    /// Writes to a buffer immediately, even if the stream captures. Blocks.
-    pub fn write_outside(&self, context: &Context, memory: MemHandle, offset: usize, source: &[u8]) -> Result<()> {
+    /// Writes to a buffer once, even if the stream captures. Then it blocks, as other streams may replay the graph.
+    pub fn write_outside(&self, context: &Context, memory: MemHandle, offset: usize, source: Vec<u8>) -> Result<()> {
         let queue = self.own_queue(context)?;
-        // SAFETY: the slice is borrowed during the call.
+        if self.capture().is_none() {
+            queue.make_room(Start::Now)?;
+            return queue.write_later(memory, offset, source);
+        }
+        before_wait()?;
+        // SAFETY: the vector is kept during the call.
         unsafe { queue.write_now(memory, offset, source.as_ptr(), source.len()) }
     }
 

@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::target::{Target, Workspace};
 use crate::error::Result;
 
+/// Each table counts as so many bytes at least: short lists are searched.
+const LEAST_BYTES: usize = 16 << 10;
+
 /// Tables by their keys, least recently used first.
 #[derive(Debug)]
 pub struct KeptTables<K> {
@@ -30,14 +33,14 @@ impl<K: Copy + PartialEq> KeptTables<K> {
         Self { tables: Mutex::new(VecDeque::new()), most_bytes }
     }
 
-    /// The table of `key` for commands of the target's stream. If there is none, `content` is written, which blocks.
+    /// The table of `key` for commands of the target's stream. If there is none, `content` is written.
     ///
     /// # Errors
     /// Errors reported by the driver.
     pub fn get(&self, target: &Target, key: K, content: impl FnOnce() -> Vec<u8>) -> Result<Arc<Workspace>> {
         let memory = match self.find(target, key) {
             Some(memory) => memory,
-            None => self.add(target, key, &content())?,
+            None => self.add(target, key, content())?,
         };
         target.stream.keep(&memory);
         Ok(memory)
@@ -53,9 +56,9 @@ impl<K: Copy + PartialEq> KeptTables<K> {
         Some(memory)
     }
 
-    fn add(&self, target: &Target, key: K, content: &[u8]) -> Result<Arc<Workspace>> {
+    fn add(&self, target: &Target, key: K, content: Vec<u8>) -> Result<Arc<Workspace>> {
+        let (device, stream, bytes) = (target.device.index, target.stream.id(), content.len().max(LEAST_BYTES));
         let memory = Arc::new(target.constants(content)?);
-        let (device, stream, bytes) = (target.device.index, target.stream.id(), content.len());
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         tables.push_back(Kept { device, stream, key, memory: memory.clone(), bytes });
         while tables.len() > 1 && tables.iter().map(|table| table.bytes).sum::<usize>() > self.most_bytes {

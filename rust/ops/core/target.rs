@@ -236,10 +236,9 @@ impl Target {
         unsafe { queue.read_now(&[read]) }
     }
 
-    /// Memory with a table that kernels read. Blocks. It is written now and only once, even during a capture: it is not
+    /// Memory with a table that kernels read. It is written only once, even during a capture, when it blocks: it is not
     /// part of the graph's pool, whose memory is overwritten by replays.
-    pub fn constants(&self, source: &[u8]) -> Result<Workspace> {
-        before_wait()?;
+    pub fn constants(&self, source: Vec<u8>) -> Result<Workspace> {
         let address = self.state.allocate_outside(source.len(), self.stream.id())?;
         let workspace = Workspace { state: self.state, address };
         let location = self.state.resolve(address)?;

@@ -95,12 +95,21 @@ pub(super) fn forms(target: &Target) -> Result<Vec<forms::Form>> {
     Ok(found)
 }
 
-/// Returns true if matrix instructions compute matmuls of a dtype other than float32 on a device, with at least so many
-/// rows, columns and values of k, and no form of the kernel has failed its check.
+/// Returns true if matrix instructions compute matmuls of a 16-bit dtype on a device, with at least so many rows, columns
+/// and values of k, and no form of the kernel has failed its check.
 pub fn computes(target: &Target, dtype: DType, side: i64, k: i64) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16) && has_instructions(target, dtype, side, k)
+}
+
+/// The same for int8, if operands have whole rows along k.
+pub fn computes_int8(target: &Target, side: i64, k: i64) -> bool {
+    let unit = TileUnit::of(&target.device.info, DType::I8).ok().flatten();
+    unit.is_some_and(|unit| k <= unit.most_int8_terms()) && has_instructions(target, DType::I8, side, k)
+}
+
+fn has_instructions(target: &Target, dtype: DType, side: i64, k: i64) -> bool {
     let fits = |unit: TileUnit| Block::of(unit, false, unit.kind.has_copies()).fits(unit, target);
     !target.is_cpu()
-        && dtype != DType::F32
         && side >= LEAST_SIDE
         && k >= LEAST_K
         && TileUnit::of(&target.device.info, dtype).is_ok_and(|unit| unit.is_some_and(fits))

@@ -296,8 +296,8 @@ impl Im2col {
     }
 }
 
-/// Returns true if tiles of one image's positions are nearly full, and their chunks whole. A choice: of 512 positions and
-/// more, at most a fifth of the last tiles is empty.
+/// Returns true if tiles of one image's positions are nearly full, and their chunks whole. A choice: with 512
+/// positions, at most a fifth of all results of tiles is unused.
 pub const fn fills_tiles(positions: i64) -> bool {
     positions >= LEAST_POSITIONS && positions % CHUNK == 0
 }

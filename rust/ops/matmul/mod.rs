@@ -155,14 +155,14 @@ pub fn int8_product(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<
     Ok(true)
 }
 
-/// Returns true if instructions of the device may compute an int8 product with sums of `k` terms, if its operands have
-/// whole rows.
+/// Returns true if instructions of the device compute an int8 product with sums of `k` terms, once both operands have
+/// their rows along the sum, at multiples of 16 bytes.
 ///
 /// # Errors
 /// Errors of the device's start.
 pub fn has_int8_instructions(out: &Tensor<'_>, k: i64) -> Result<bool> {
     let target = Target::of(out.address)?;
-    Ok(gemm_tile::computes(&target, DType::I8, out.size(0).min(out.size(1)), k))
+    Ok(gemm_tile::computes_int8(&target, out.size(0).min(out.size(1)), k))
 }
 
 /// The dot product of two vectors, into a tensor of one element.

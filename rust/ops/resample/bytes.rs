@@ -46,8 +46,8 @@ pub fn resample_bytes(
     let table = KEPT.get(&target, key, content)?;
     let table = target.memory(table.address)?;
     let program = target.program(Family::ResampleBytes, Class::Integer, &Spec::generic())?;
-    // An item takes at least four bytes.
-    let items = Geometry::of(&target, Class::Integer).items_for(div_ceil(output.numel(), 4));
+    // A number for any run: more items than runs end at once.
+    let items = Geometry::of(&target, Class::Integer).items_for(outer * i64::from(fine) * div_ceil(inner, 4));
     let (output, input) = (target.tensor(output)?, target.tensor(input)?);
     let args = entry::ResampleBytes { output, input, table, outer, inner, coarse, fine, width: width as i32 };
     target.launch(&program, entry::RESAMPLE_BYTES, &args, &items, None)
@@ -75,7 +75,7 @@ fn table(step: &ResampleStep, coarse: i32, fine: i32) -> Vec<i32> {
     table
 }
 
-/// The largest shift with which all weights have 16 bits.
+/// The largest shift with which no positive weight exceeds 16 bits.
 fn shift(largest: f64) -> u32 {
     let fits = |shift: &u32| 0.5 + largest * f64::from(2_u32 << shift) < f64::from(1 << 15);
     (0..MOST_SHIFT).find(|shift| !fits(shift)).unwrap_or(MOST_SHIFT)
@@ -83,7 +83,8 @@ fn shift(largest: f64) -> u32 {
 
 fn rounded(weight: f64, shift: u32) -> i32 {
     let scaled = weight * f64::from(1_u32 << shift);
-    (scaled + 0.5_f64.copysign(scaled)) as i32
+    // Large negative weights, of steps that do not fit the sizes, wrap as ATen's do.
+    i32::from((scaled + 0.5_f64.copysign(scaled)) as i32 as i16)
 }
 
 /// The inputs of a position of the result.
@@ -128,8 +129,8 @@ impl Position {
         let wide = step.scale.max(1.0);
         let (center, reach) = (step.scale * (f64::from(o) + 0.5), step.rule.reach() * wide);
         let first = ((center - reach + 0.5) as i32).max(0);
-        let most = reach.ceil() as i32 * 2 + 1;
-        let count = (((center + reach + 0.5) as i32).min(coarse) - first).clamp(0, most);
+        let most = (reach.ceil() as i32).saturating_mul(2).saturating_add(1);
+        let count = (((center + reach + 0.5) as i32).min(coarse).saturating_sub(first)).clamp(0, most);
         let slope = 1.0 / wide;
         let weight = |i: i32| {
             let distance = (f64::from(i) - center + 0.5) * slope;

@@ -104,7 +104,10 @@ impl ResampleStep {
             ) => 1,
             (ResampleRule::Linear, false) => 2,
             (ResampleRule::Cubic, false) => 4,
-            (_, false) => (reach * self.scale.max(1.0)).ceil() as i64 * 2 + 1,
+            (_, false) => {
+                let each_side = (reach * self.scale.max(1.0)).ceil() as i64;
+                each_side.saturating_mul(2).saturating_add(1).min(coarse)
+            }
             (ResampleRule::Replicate, true) => 1 + self.shift.max(0) + (fine - coarse - self.shift).max(0),
             (ResampleRule::Reflect, true) => 3,
             // Beyond the input's end all positions read its last elements.

@@ -141,6 +141,30 @@ def test_images_of_bytes(mode: str, antialias: bool, channels: int, device: torc
             assert_same(ours, expected)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("shape", [(2, 3, 13, 17), (1, 6, 1, 9), (3, 1, 5, 2)])
+def test_images_of_bytes_by_scales_and_corners(mode: str, shape: tuple[int, ...], device: torch.device) -> None:
+    image = torch.randint(0, 256, shape, dtype=torch.uint8)
+    for options in (
+        {"scale_factor": (1.7, 0.6)},
+        {"scale_factor": 0.3, "antialias": True, "recompute_scale_factor": True},
+        {"size": (1, 2)},
+        {"size": (7, 17), "align_corners": True},
+        {"size": shape[2:]},
+    ):
+        if options.get("antialias") and min(shape[2:]) < 4:
+            continue
+        with NoFallback():
+            found = F.interpolate(image.to(device), mode=mode, **options)
+        assert_same(found, F.interpolate(image, mode=mode, **options))
+    # The result is stored with strides that are not those of an image.
+    out = torch.zeros(shape[0], shape[1], 8, 10, dtype=torch.uint8, device=device).transpose(2, 3)
+    torch.ops.aten.upsample_bilinear2d.out(image.to(device), [10, 8], False, out=out)
+    assert_same(out, F.interpolate(image, (10, 8), mode="bilinear"))
+    # A step that does not fit the sizes.
+    torch.ops.aten._upsample_bilinear2d_aa(image.to(device), [8, 4], False, None, 1e-10)
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8], ids=str)
 def test_padding_of_integers(dtype: torch.dtype, device: torch.device) -> None:
     values = torch.arange(30).view(1, 5, 6).to(dtype) + (2**40 if dtype == torch.int64 else 0)

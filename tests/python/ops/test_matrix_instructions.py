@@ -137,19 +137,18 @@ INT8_ORDERS = """
     import json
     import torch
     torch.manual_seed(0)
-    for rows, columns, k in ((40, 72, 96), (33, 48, 71)):
-        a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((rows, k), (k, columns)))
-        in_columns = [matrix.t().contiguous().to("opencl").t() for matrix in (a, b)]
-        for x, y in ((a.to("opencl"), b.to("opencl")), (in_columns[0], in_columns[1]), (in_columns[0], b.to("opencl"))):
-            assert torch.equal(torch._int_mm(x, y).cpu(), (a.long() @ b.long()).int()), (rows, columns, k)
+    a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((40, TERMS), (TERMS, 72)))
+    in_columns = [matrix.t().contiguous().to("opencl").t() for matrix in (a, b)]
+    for x, y in ((a.to("opencl"), b.to("opencl")), (in_columns[0], in_columns[1]), (in_columns[0], b.to("opencl"))):
+        assert torch.equal(torch._int_mm(x, y).cpu(), (a.long() @ b.long()).int())
     print(json.dumps(torch.backends.opencl.matrix_instructions()))
 """
 
 
 @on_cpus
-@pytest.mark.parametrize("kind", ["mma", "dot"])
-def test_int8_matmuls_in_other_orders(kind):
-    report = run(f"emulated:{kind}", INT8_ORDERS)
+@pytest.mark.parametrize(("kind", "terms"), [("mma", 71), ("dot", 96)])
+def test_int8_matmuls_in_other_orders(kind, terms):
+    report = run(f"emulated:{kind}", INT8_ORDERS.replace("TERMS", str(terms)))
     assert report["used"] >= 1
     assert report["refused"] == 0
 
@@ -310,10 +309,16 @@ IMAGES = """
         launches = torch.opencl.launches() - before
     # Images and the weight are not copied.
     assert launches == 1, launches
+    assert torch.backends.opencl.matrix_instructions()["used"] >= 1
     pairs = [(expected, found), *zip(gradients, torch.autograd.grad(found, inputs, scale.to("opencl")))]
     other = weight.half().transpose(0, 1).contiguous()
     transposed = F.conv_transpose2d(inputs[0], other.to("opencl"), inputs[2])
     pairs.append((F.conv_transpose2d(exact[0], other.double(), exact[2]), transposed))
+    # A part of larger images, and a weight that is a part of a larger one.
+    wide = torch.cat([inputs[0], inputs[0]], -1)[..., :24], torch.cat([inputs[1], inputs[1]], -1)[..., :1]
+    pairs.append((expected, F.conv2d(*wide, inputs[2])))
+    last = scale.to("opencl").contiguous(memory_format=torch.channels_last)
+    pairs += zip(gradients, torch.autograd.grad(F.conv2d(*inputs), inputs, last))
     for theirs, ours in pairs:
         assert (ours.cpu().double() - theirs).abs().max() < 1e-3 * theirs.abs().max()
     print(json.dumps(torch.backends.opencl.matrix_instructions()))
