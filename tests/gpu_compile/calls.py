@@ -139,6 +139,9 @@ def layers() -> Iterator[Call]:
         yield lambda device, dtype=dtype, columns=columns: torch.cat(
             [torch.empty(9, columns, dtype=dtype, device=device)] * 2, 1
         )
+    yield lambda device: torch.nn.functional.interpolate(
+        torch.zeros(1, 3, 40, 50, dtype=torch.uint8, device=device), (60, 20), mode="bilinear"
+    )
     for dtype, shape in product(
         (torch.complex64, torch.complex128), ((3, 8), (3, 4096), (99, 1024), (70, 1021), (1 << 20,))
     ):
